@@ -15,6 +15,7 @@ from expectations.new_rows import FULL
 from platform_defs.connections import connections
 from platform_defs.daily_partitions import daily_partitions
 from platform_defs.jobs import ADVANCE, RETRIES, export_job, ingest_job, land_changes_job, maintenance_job
+from platform_defs.kafka_sinks import check_steps
 from platform_defs.monitoring.alert_sensor import alert_sensor
 from platform_defs.monitoring.fresh_checks import fresh_checks, fresh_sensor, limits_of
 from platform_defs.parallel_work import ParallelWork
@@ -46,6 +47,7 @@ def build(values: Settings, pipeline: Pipeline | None = None) -> dg.Definitions:
         for table in pipeline.tables
     ]
     declared = connections(values).declared_sinks
+    check_steps(declared, pipeline)
     topics = [topic_asset(table, declared[table.name].topic) for table in pipeline.tables if table.name in declared]
     checks, limits = all_checks(pipeline, worker), limits_of(pipeline)
     jobs, schedules = [ingest_job, maintenance_job, export_job, land_changes_job, stream_job(values, days)], [nightly_maintenance]

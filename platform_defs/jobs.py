@@ -125,9 +125,14 @@ def partition_days(repository: dg.RepositoryDefinition | None) -> dg.DailyPartit
 
 
 def later_days(engine: Engine, days: dg.DailyPartitionsDefinition | None) -> str | None:
-    """Why no run is requested for open days: all of them are after the last partition. None if no day is open, or one is a partition."""
-    partitions, pending = range_of(days) if days else None, engine.pending.all_days()
-    if partitions is None or pending is None or pending[0] <= partitions[1]:
+    """Why no run is requested for open days: no partition has begun, or all days are after the last one. None if a run can be requested."""
+    pending = engine.pending.all_days()
+    if days is None or pending is None:
+        return None
+    partitions = range_of(days)
+    if partitions is None:
+        return f"the tables are behind, but the first daily partition, {days.start.date()}, is in the future; set an earlier `first_day`"
+    if pending[0] <= partitions[1]:
         return None
     return f"the tables are behind, but the days from {pending[0]} on are after the last daily partition, {partitions[1]}"
 

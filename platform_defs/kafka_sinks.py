@@ -1,6 +1,6 @@
 """The part `kafka.sinks` of the connections: the topics to which tables are published."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
@@ -36,6 +36,14 @@ class KafkaSinkError(TidemarkError, ValueError):
     def same_topic(cls, topic: str, tables: list[str]) -> "KafkaSinkError":
         """Two tables have the same topic."""
         return cls(f"kafka.sinks: {' and '.join(tables)} have the topic {topic!r}; legal: a topic for each table")
+
+    @classmethod
+    def name_of_step(cls, table: str, step: str) -> "KafkaSinkError":
+        """A table has the name of the step that publishes another one."""
+        return cls(
+            f"kafka.sinks.{table}: the step of Dagster that publishes {table!r} is called {step!r}, which is the name of a table too; "
+            "legal: another name for one of the two tables"
+        )
 
     @classmethod
     def bad_option(cls, table: str, reason: object) -> "KafkaSinkError":
@@ -92,6 +100,19 @@ class KafkaSink(Strict):
         return self
 
 
+def check_steps(declared: Iterable[str], pipeline: Pipeline) -> None:
+    """Raise `KafkaSinkError` if a table of a pipeline has the name of the step that publishes another one.
+
+    Args:
+        declared: the names of the tables that have a sink.
+        pipeline: the pipeline.
+    """
+    for name in declared:
+        step = f"kafka__{name}"  # Dagster joins the parts of the asset key of `topic_key`
+        if step in pipeline.tables_by_name:
+            raise KafkaSinkError.name_of_step(name, step)
+
+
 def sinks_of(declared: Mapping[str, KafkaSink], shared: Mapping[str, Value], pipeline: Pipeline) -> dict[str, Sink]:
     """The sinks of a pipeline's tables.
 
@@ -101,9 +122,11 @@ def sinks_of(declared: Mapping[str, KafkaSink], shared: Mapping[str, Value], pip
         pipeline: the pipeline.
 
     Raises:
-        KafkaSinkError: the pipeline has no such table; an upserted table has a key; two tables have the same topic; no broker is given.
+        KafkaSinkError: the pipeline has no such table, or one with the name of a sink's step; an upserted table has a key; two tables
+            have the same topic; no broker is given.
         ConnectionsError: an environment variable is not set.
     """
+    check_steps(declared, pipeline)
     of_client = {name: value for name, value in shared.items() if name.startswith("kafka.")}
     for topic in (topics := [sink.topic for sink in declared.values()]):
         if topics.count(topic) > 1:

@@ -1,12 +1,9 @@
 """The commands of the quarantine: `tidemark quarantine list | retry | release`."""
 
-from collections.abc import Sequence
 from typing import Annotated, Any
 from urllib.parse import unquote
 
 import typer
-from rich import box
-from rich.table import Table
 
 from platform_defs.cli import render
 from platform_defs.cli.arguments import Json, require_known
@@ -70,34 +67,25 @@ def _print_list(report: dict[str, Any]) -> None:
     for name, content in quarantined.items():
         if content["files"]:
             rows = [[f["file"], f["reason"] + (" (to be read again)" if f["asked"] else ""), f["seq"]] for f in content["files"]]
-            _table(f"{name}: files of which no row was read", ["file", "reason", "batch"], rows)
+            render.print_table(f"{name}: files of which no row was read", ["file", "reason", "batch"], rows)
         if content["rows"]:
-            _table(f"{name}: rejected rows", ["reason", "rows", "released"], [list(r.values()) for r in content["rows"]])
+            render.print_table(f"{name}: rejected rows", ["reason", "rows", "released"], [list(r.values()) for r in content["rows"]])
 
 
 def _print_retry(report: dict[str, Any]) -> None:
     if not report["files"]:
         render.out.print("There is no file to read again.")
         return
-    _table(f"{report['source']}: to be read again by the next ingest", ["file"], [[f["file"]] for f in report["files"]])
+    render.print_table(f"{report['source']}: to be read again by the next ingest", ["file"], [[f["file"]] for f in report["files"]])
 
 
 def _print_release(released: dict[str, Any]) -> None:
     if not released["files"]:
         render.out.print("There are no matching rows to release.")
         return
-    _table(f"{released['source']}: to be read by the next ingest", ["file", "rows"], [list(f.values()) for f in released["files"]])
-
-
-def _table(title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-    plain_title = render.plain(title)
-    table = Table(title=plain_title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False)
-    for n, column in enumerate(columns):
-        table.add_column(column, overflow="fold", justify="right" if rows and isinstance(rows[0][n], int) else "left")
-    for row in rows:
-        table.add_row(*[f"{v:,}" if isinstance(v, int) else render.plain(v) for v in row])
-    render.out.print(table)
-    render.out.print()
+    render.print_table(
+        f"{released['source']}: to be read by the next ingest", ["file", "rows"], [list(f.values()) for f in released["files"]]
+    )
 
 
 __all__ = ["app"]

@@ -1,15 +1,19 @@
 """The first and the last daily partition: those of the settings, else of the pipeline, else from the year of the oldest event to today."""
 
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
+from types import SimpleNamespace
+from typing import Any
 
 import dagster as dg
 import pytest
 
 from assets.contract_checks import ContractError
+from assets.factories.partitions import daily
 from assets.pipeline import Pipeline
 from platform_defs.daily_partitions import daily_partitions, first_day
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.ledger import Ledger, SourceEntry
+from platform_defs.jobs import later_days
 from platform_defs.settings import Settings
 from tests.support.small_sources import DAY, START, join, source
 
@@ -102,3 +106,19 @@ def test_a_last_day_before_the_first_one_is_refused(values):
     dated = values.model_copy(update={"first_day": "2026-03-02", "last_day": "2026-03-01"})
     with pytest.raises(ContractError, match=r"`last_day` is '2026-03-01'; legal: the first daily partition, 2026-03-02, or a later day"):
         daily_partitions(dated, PIPELINE)
+
+
+@pytest.mark.parametrize(
+    ("first", "last", "reason"),
+    [
+        ("2026-02-01", "2026-03-31", None),
+        ("2026-02-01", "2026-02-25", "the days from 2026-03-01 on are after the last daily partition, 2026-02-25"),
+        ("2099-01-01", "2099-12-31", "the first daily partition, 2099-01-01, is in the future; set an earlier `first_day`"),
+    ],
+)
+def test_the_reason_why_no_run_is_requested_for_open_days(first, last, reason):
+    days = daily(first, 0, date.fromisoformat(last))
+    engine: Any = SimpleNamespace(pending=SimpleNamespace(all_days=lambda: (date(2026, 3, 1), date(2026, 3, 2))))
+    assert later_days(engine, days) == (reason and f"the tables are behind, but {reason}")
+    engine.pending.all_days = lambda: None
+    assert later_days(engine, days) is None

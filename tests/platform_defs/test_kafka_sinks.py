@@ -1,11 +1,17 @@
 """The part `kafka.sinks` of the connections, and the assets made of it."""
 
+from pathlib import Path
+
 import dagster as dg
 import pytest
 
+from assets.contracts import DerivedAsset, SourceContract
+from assets.pipeline import Pipeline
+from operators import Aggregate
 from operators.errors import TidemarkError
 from platform_defs.connections import ConnectionsError, read
 from platform_defs.definitions import build
+from platform_defs.kafka_sinks import KafkaSinkError
 from platform_defs.settings import Settings
 from platform_defs.shop import shop
 
@@ -98,3 +104,17 @@ def test_a_topic_is_an_asset_below_its_table_and_part_of_the_job(tmp_path, monke
     node, key = repository.asset_graph.get(dg.AssetKey(["kafka", "category_leaderboard"])), dg.AssetKey("category_leaderboard")
     assert (node.kinds, node.parent_keys, node.metadata["topic"]) == ({"kafka"}, {key}, "best")
     assert node.key in repository.get_job("advance").asset_layer.executable_asset_keys
+
+
+def test_a_table_with_the_name_of_a_step_of_a_sink_is_refused(tmp_path: Path):
+    rides = SourceContract(name="rides", schema="zone STRING, at TIMESTAMP", event_time="at")
+    per_zone = Aggregate(by="zone", aggregates={"n": "count(*)"})
+    tables = [DerivedAsset(name=name, inputs=("rides",), operator=per_zone) for name in ("totals", "kafka__totals")]
+    pipeline = Pipeline(sources=[rides], tables=tables)
+    file = tmp_path / "connections.yaml"
+    file.write_text(f"kafka: {{{SERVER}}}, sinks: {{totals: {{topic: t}}}}}}")
+    message = r"^kafka\.sinks\.totals: the step .* is called 'kafka__totals', which is the name of a table too; legal: another name"
+    with pytest.raises(KafkaSinkError, match=message):
+        build(Settings(connections=str(file)), pipeline)  # pyright: ignore[reportCallIssue]
+    with pytest.raises(KafkaSinkError, match=message):
+        read(file.read_text()).sinks(pipeline)
