@@ -1,6 +1,7 @@
 """The option values in the file of the connections; a secret value is read from an environment variable."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
+from typing import TypeVar
 
 from pydantic import Field
 
@@ -8,6 +9,7 @@ from operators.errors import TidemarkError
 from platform_defs.declared.models import Strict
 from platform_defs.settings import environment_value
 
+T = TypeVar("T")
 VARIABLE = "TIDEMARK_CONNECTIONS"
 
 
@@ -47,13 +49,35 @@ def resolve_secrets(values: Mapping[str, Value]) -> dict[str, str]:
     return {name: _text(value) for name, value in values.items()}
 
 
-def registry_config(values: Mapping[str, Value]) -> dict[str, str | int | bool]:
-    """The configuration of Confluent's registry client, in which numbers stay numbers.
+class LazyOptions(Mapping[str, T]):
+    """Options whose secrets are read when a value is asked for, so that a missing variable stops only what needs it.
 
-    Raises:
-        ConnectionsError: an environment variable is not set.
+    Args:
+        values: the options.
+        read: reads one of them; raises `ConnectionsError` if its environment variable is not set.
     """
-    return {**resolve_secrets(values), **{name: value for name, value in values.items() if isinstance(value, (int, bool))}}
+
+    def __init__(self, values: Mapping[str, Value], read: Callable[[Value], T]) -> None:
+        self._values, self._read = values, read
+
+    def __getitem__(self, name: str) -> T:
+        return self._read(self._values[name])
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._values)
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+
+def topic_options(values: Mapping[str, Value]) -> Mapping[str, str]:
+    """Options as text, as Spark takes them, with their secrets unread."""
+    return LazyOptions(values, _text)
+
+
+def registry_config(values: Mapping[str, Value]) -> Mapping[str, str | int | bool]:
+    """The configuration of Confluent's registry client, in which numbers stay numbers, with its secrets unread."""
+    return LazyOptions(values, lambda value: value if isinstance(value, (int, bool)) else _text(value))
 
 
 def _text(value: Value) -> str:

@@ -86,7 +86,6 @@ class Connections(Strict):
 
         Raises:
             KafkaError: they do not match the pipeline.
-            ConnectionsError: an environment variable is not set.
         """
         return self.kafka.topics(pipeline) if self.kafka else {}
 
@@ -100,7 +99,6 @@ class Connections(Strict):
 
         Raises:
             KafkaSinkError: they do not match the pipeline.
-            ConnectionsError: an environment variable is not set.
         """
         return sinks_of(self.declared_sinks, self.kafka.options, pipeline) if self.kafka else {}
 

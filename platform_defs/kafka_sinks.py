@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field, model_validator
 from assets.names import first_twice
 from assets.pipeline import Pipeline
 from operators.errors import TidemarkError, did_you_mean
-from platform_defs.connection_values import Value, registry_config, resolve_secrets
+from platform_defs.connection_values import Value, registry_config, topic_options
 from platform_defs.declared.models import Strict
 from platform_defs.engine.formats.kafka_options import Registry
 from platform_defs.engine.operations.sink import Sink
@@ -124,7 +124,6 @@ def sinks_of(declared: Mapping[str, KafkaSink], shared: Mapping[str, Value], pip
     Raises:
         KafkaSinkError: the pipeline has no such table, or one with the name of a sink's step; an upserted table has a key; two tables
             have the same topic; no broker is given.
-        ConnectionsError: an environment variable is not set.
     """
     check_steps(declared, pipeline)
     of_client = {name: value for name, value in shared.items() if name.startswith("kafka.")}
@@ -144,7 +143,7 @@ def _sink(name: str, sink: KafkaSink, shared: Mapping[str, Value], pipeline: Pip
         checked = checked_options({**{option: value for option, value in shared.items() if option.lower() not in own}, **sink.options})
     except ValueError as error:
         raise KafkaSinkError.bad_option(name, error) from error
-    options = resolve_secrets(checked)
+    options = topic_options(checked)
     if "kafka.bootstrap.servers" not in {option.lower() for option in options}:
         raise KafkaSinkError.no_server(name)
     registry = None if sink.registry is None else Registry(config=registry_config(sink.registry))

@@ -11,7 +11,7 @@ from assets.contracts import BoundedOutOfOrderness
 from assets.names import first_twice
 from assets.pipeline import Pipeline
 from operators.errors import TidemarkError, did_you_mean
-from platform_defs.connection_values import Secret, Value, registry_config, resolve_secrets
+from platform_defs.connection_values import Secret, Value, registry_config, topic_options
 from platform_defs.declared.models import Strict
 from platform_defs.engine.formats.kafka_options import HEADER, METADATA, Avro, Registry, Topics
 from platform_defs.kafka_sinks import KafkaSink
@@ -137,7 +137,6 @@ class AvroValues(Strict):
 
         Raises:
             KafkaError: the schema's file cannot be read, or is no JSON.
-            ConnectionsError: an environment variable is not set.
         """
         if self.schema_file is None:
             return Avro(registry=Registry(config=registry_config(self.registry or {})))
@@ -166,8 +165,8 @@ class KafkaSource(Strict):
 
     @model_validator(mode="after")
     def _check_topics(self) -> "KafkaSource":
-        topic_options = {name.lower() for name in self.options} & _TOPICS
-        if len(topic_options) != 1:
+        given = {name.lower() for name in self.options} & _TOPICS
+        if len(given) != 1:
             raise ValueError("legal: either subscribe (topics, separated by commas) or subscribePattern (a regular expression)")
         return self
 
@@ -190,7 +189,6 @@ class Kafka(Strict):
 
         Raises:
             KafkaError: the pipeline has no such source, a source has no such column, or a parameter that does not work with topics.
-            ConnectionsError: an environment variable is not set.
         """
         return {name: self._topics(name, source, pipeline) for name, source in self.sources.items()}
 
@@ -209,5 +207,5 @@ class Kafka(Strict):
         avro = source.avro.described() if source.avro else None
         own = {name.lower() for name in source.options}
         shared = {name: value for name, value in self.options.items() if name.lower() not in own}
-        options = resolve_secrets({**shared, **source.options})
+        options = topic_options({**shared, **source.options})
         return Topics(options=options, columns=source.columns, avro=avro, accepted=tuple(source.accepted))

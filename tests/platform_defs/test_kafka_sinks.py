@@ -45,6 +45,22 @@ def test_a_secret_is_read_for_a_sink_and_never_shown(monkeypatch: pytest.MonkeyP
     assert read(FILE).jar_sets == ["spark", "kafka"]
 
 
+def test_a_secret_that_is_not_set_stops_only_what_needs_it(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("THE_KEY", raising=False)
+    secret = "{env: THE_KEY}"
+    sources = f"{{orders: {{options: {{kafka.sasl.jaas.config: {secret}, subscribe: orders}}, avro: {{registry: {{url: {secret}}}}}}}}}"
+    connected = read(FILE.replace("sinks:", f"sources: {sources}, sinks:"))
+    sink, topics = (made(shop(Settings())) for made in (connected.sinks, connected.topics))  # pyright: ignore[reportCallIssue]
+    assert sink["category_leaderboard"].topic == "best"
+    assert (topics["orders"].name, topics["orders"].subscribed) == ("orders", ["orders"])
+    avro = topics["orders"].avro
+    assert avro is not None
+    assert avro.registry is not None
+    for options in (sink["category_leaderboard"].options, topics["orders"].options, avro.registry.config):
+        with pytest.raises(ConnectionsError, match=r"environment variable THE_KEY, which is not set or is empty; set it"):
+            dict(options)
+
+
 def test_a_sink_has_its_registry(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.setenv("THE_USER", "u:p")
     registry = "{url: 'http://r:1', cache.capacity: 10, basic.auth.user.info: {env: THE_USER}}"

@@ -55,7 +55,7 @@ class Topics:
 
     def option(self, name: str, default: str = "") -> str:
         """An option's value; Spark ignores the case of names."""
-        return next((value for key, value in self.options.items() if key.lower() == name.lower()), default)
+        return next((self.options[key] for key in self.options if key.lower() == name.lower()), default)
 
     @property
     def name(self) -> str:

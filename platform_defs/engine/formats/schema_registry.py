@@ -100,8 +100,9 @@ def _client(registry: Registry) -> Any:
         from confluent_kafka.schema_registry import SchemaRegistryClient  # an optional dependency
     except ImportError as error:
         raise RegistryError.no_client() from error
+    config = {**_DEFAULTS, **registry.config}  # outside of `try`: a secret may be missing
     try:
-        return SchemaRegistryClient({**_DEFAULTS, **registry.config})
+        return SchemaRegistryClient(config)
     except (ValueError, TypeError) as error:
         raise RegistryError.unreachable(error) from error
     except OSError as error:
