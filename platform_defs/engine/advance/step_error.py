@@ -3,14 +3,11 @@
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 
 from operators.contract import NO_EXACT_SUM
 from operators.errors import TidemarkError
-from platform_defs.engine.lake.errors import spark_condition
-
-_DATA_EXCEPTION = "22"  # the SQLSTATE class of overflows, divisions by zero, invalid casts and invalid dates
+from platform_defs.engine.lake.errors import data_exception
 
 
 class StepError(TidemarkError, RuntimeError):
@@ -76,16 +73,7 @@ def naming_step_errors(asset: str) -> Iterator[None]:
     except PySparkException as error:
         if NO_EXACT_SUM in str(error):
             raise StepError.no_exact_sum(asset) from error
-        condition = _data_exception(error)
+        condition = data_exception(error)
         if condition is None:
             raise
         raise StepError.raised(asset, condition) from error
-
-
-def _data_exception(error: BaseException | None) -> str | None:
-    """The condition of the first exception in a chain of causes that is a data exception; None if there is none."""
-    while error is not None:
-        if isinstance(error, PySparkException) and (error.getSqlState() or "").startswith(_DATA_EXCEPTION):
-            return error.getCondition() or spark_condition(error)
-        error = error.__cause__ or (None if isinstance(error, Py4JJavaError) else getattr(error, "_cause", None))
-    return None

@@ -54,6 +54,12 @@ def parsed_text(text: Column, type_: DataType) -> Column:
     return F.when(~_has_no_date(text), value) if isinstance(type_, DatetimeType) else value
 
 
+def parsed_time(value: Column) -> Column:
+    """A value of any type that Spark casts to a timestamp, as one; null if it is a text or a number that is no time."""
+    is_text = F.typeof(value) == F.lit("string")  # a constant, so the plan of a timestamp has nothing of this
+    return F.when(~(is_text & _has_no_date(value.cast("string"))), value.try_cast("timestamp"))
+
+
 def _has_no_date(text: Column) -> Column:
     """Whether a text is a time of day without a date, to which Spark's cast would add today's date."""
     return F.instr(F.ltrim(text, F.lit(_BLANKS)), ":").between(1, len("T12:"))

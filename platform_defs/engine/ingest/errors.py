@@ -1,15 +1,21 @@
 """The errors of an ingest, which name source and file, what is legal, and what to do."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import wraps
+from typing import TypeVar
+
+from pyspark.errors import PySparkException
 
 from operators.errors import TidemarkError, did_you_mean
 from platform_defs.engine.formats.files import TOPIC
 from platform_defs.engine.formats.new_columns import NewColumn
 from platform_defs.engine.formats.unreadable_files import Unread
+from platform_defs.engine.lake.errors import data_exception
 from platform_defs.engine.ledger.ledger import Entry
 
 _SHOWN = 5
+T = TypeVar("T")
 
 
 class IngestError(TidemarkError, RuntimeError):
@@ -22,6 +28,15 @@ class IngestError(TidemarkError, RuntimeError):
         return cls(
             f"source {source!r} violates rules whose action is 'fail': {counts}; nothing of the micro-batch was committed. "
             "Correct the input, or give the rule the action 'quarantine' or 'warn'"
+        )
+
+    @classmethod
+    def expression_failed(cls, source: str, condition: str) -> "IngestError":
+        """An expression of the contract fails for a row."""
+        return cls(
+            f"source {source!r}: its `event_time`, its `watermark` or the condition of a rule fails with {condition} for a row; nothing of "
+            "the micro-batch was committed, and a retry fails again. Write the expression so that it gives null instead of an error, with "
+            "functions such as try_cast, try_to_timestamp or try_divide: a row without an event time is quarantined"
         )
 
     @classmethod
@@ -135,3 +150,23 @@ def _of_source(name: str, unread: Sequence[Unread]) -> str:
     of_topics = all(failure.file.is_range for failure in unread)
     ranges_or_files = f"{'range' if of_topics else 'file'}{'s' * (len(unread) > 1)}{' of offsets' if of_topics else ''}"
     return f"source {name!r}: {len(unread)} {ranges_or_files} could not be read: {', '.join([*shown, *remainder])}"
+
+
+def naming_failed_expressions(work: Callable[[str], T]) -> Callable[[str], T]:
+    """Work for a source, given its name, that names it in the error of a failed expression. Spark's own text may quote rows.
+
+    Args:
+        work: the work; the result raises `IngestError` in place of its error.
+    """
+
+    @wraps(work)
+    def named(source: str) -> T:
+        try:
+            return work(source)
+        except PySparkException as error:
+            condition = data_exception(error)
+            if condition is None:
+                raise
+            raise IngestError.expression_failed(source, condition) from error
+
+    return named

@@ -14,7 +14,7 @@ from operators.timing import instant, length_ms, millis, timestamp
 from platform_defs.engine.formats.built_once import built_once
 from platform_defs.engine.formats.raw_rows import TYPE_FAULT, record_of, type_fault
 from platform_defs.engine.formats.reader import MALFORMED, PATH, RAW
-from platform_defs.engine.formats.values import parsed_text
+from platform_defs.engine.formats.values import parsed_text, parsed_time
 
 REASON, BROKEN, ROW_WATERMARK, IS_MARKER = "_reason", "_broken_rules", "_watermark", "_is_marker"
 _TEXT = "_text_"
@@ -62,8 +62,8 @@ class _Columns:
         broken: the rules that the row violates, and that do not reject it.
         first_faults: the reasons that precede all others.
         faults_of_marker: the reasons to reject a marker; used for punctuated watermarks only.
-        faults_before_clock: the reasons to reject an event that precede a time too far ahead of the clock: a missing column, a missing
-            event time, a time out of range.
+        faults_before_clock: the reasons to reject an event that precede a time too far ahead of the clock: a missing column, an event
+            time that is missing, no timestamp, or out of range.
         faults_after_clock: the reasons that follow it.
     """
 
@@ -104,17 +104,22 @@ def _columns_of(contract: SourceContract, text: tuple[str, ...]) -> _Columns:
     """
     fields = contract.struct.fields
     typed = [parsed_text(F.col(f.name), f.dataType).alias(f.name) if f.name in text else F.col(f.name) for f in fields]
-    is_punctuated = isinstance(contract.watermark, Punctuated)
     unreadable = [_unreadable(f) for f in fields if f.name in text]
-    time_faults = F.when(F.isnull(EVENT_TIME_RAW), F.lit("event time: missing")), _year_fault(EVENT_TIME_RAW, "event time")
+    given_time = None if contract.by_ingest_time else F.expr(contract.event_time)
+    no_time = (
+        F.lit("event time: missing")
+        if given_time is None
+        else F.coalesce(_not_a_time(given_time, "event time"), F.lit("event time: missing"))
+    )
+    time_faults = F.when(F.isnull(EVENT_TIME_RAW), no_time), _year_fault(EVENT_TIME_RAW, "event time")
     return _Columns(
         typed=[*[F.col(name).alias(_TEXT + name) for name in text], *typed],
-        event_time=None if contract.by_ingest_time else F.expr(contract.event_time).cast("timestamp"),
+        event_time=None if given_time is None else parsed_time(given_time),
         floored_time=timestamp(millis(F.col(EVENT_TIME_RAW))).alias(EVENT_TIME),
         watermark=_row_watermark(contract),
         is_marker=_is_marker(contract),
         broken=_broken(contract).alias(BROKEN),
-        first_faults=F.coalesce(_malformed(), *unreadable, *([_year_fault(ROW_WATERMARK, "watermark")] if is_punctuated else [])),
+        first_faults=F.coalesce(_malformed(), *unreadable, *_watermark_faults(contract)),
         faults_of_marker=F.when(F.isnull(ROW_WATERMARK), F.lit("watermark: a marker row carries none")),
         faults_before_clock=F.coalesce(*[_missing(f) for f in fields if not f.nullable], *time_faults),
         faults_after_clock=F.coalesce(F.lit(None).cast("string"), *_year_faults(contract), *_rule_faults(contract)),
@@ -123,7 +128,16 @@ def _columns_of(contract: SourceContract, text: tuple[str, ...]) -> _Columns:
 
 def _row_watermark(contract: SourceContract) -> Column:
     strategy = contract.watermark
-    return F.expr(strategy.watermark).cast("timestamp") if isinstance(strategy, Punctuated) else F.lit(None).cast("timestamp")
+    return parsed_time(F.expr(strategy.watermark)) if isinstance(strategy, Punctuated) else F.lit(None).cast("timestamp")
+
+
+def _watermark_faults(contract: SourceContract) -> list[Column]:
+    """The faults of a row's watermark, which a row need not have."""
+    strategy = contract.watermark
+    if not isinstance(strategy, Punctuated):
+        return []
+    not_a_time = F.when(F.isnull(ROW_WATERMARK), _not_a_time(F.expr(strategy.watermark), "watermark"))
+    return [not_a_time, _year_fault(ROW_WATERMARK, "watermark")]
 
 
 def _is_marker(contract: SourceContract) -> Column:
@@ -146,6 +160,11 @@ def _unreadable(field: StructField) -> Column:
 
 def _missing(field: StructField) -> Column:
     return F.when(F.col(field.name).isNull(), F.lit(f"missing: {field.name}"))
+
+
+def _not_a_time(given: Column, name: str) -> Column:
+    """The fault of a value that is given, and is no time."""
+    return F.when(given.isNotNull(), F.lit(f"{name}: not a timestamp"))
 
 
 def _year_fault(column: str, name: str) -> Column:

@@ -10,6 +10,8 @@ from pyspark.errors import PySparkException
 from operators.errors import TidemarkError
 
 _LONGEST_REASON = 200
+_DATA_EXCEPTION = "22"
+"""The SQLSTATE class of overflows, divisions by zero, invalid casts and invalid dates."""
 _TREE = re.compile(r"\x1b\[\d*m|↳")
 """The colors and arrows with which deltalake prints the causes of an error, one per line."""
 
@@ -34,6 +36,15 @@ def spark_condition(error: PySparkException | Py4JJavaError) -> str:
     if isinstance(error, PySparkException):
         return " ".join(filter(None, (type(error).__name__, error.getCondition())))
     return str(error.java_exception.getClass().getName())
+
+
+def data_exception(error: BaseException | None) -> str | None:
+    """The condition of the first exception in a chain of causes that is a data exception; None if there is none."""
+    while error is not None:
+        if isinstance(error, PySparkException) and (error.getSqlState() or "").startswith(_DATA_EXCEPTION):
+            return error.getCondition() or spark_condition(error)
+        error = error.__cause__ or (None if isinstance(error, Py4JJavaError) else getattr(error, "_cause", None))
+    return None
 
 
 def store_reason(error: Exception) -> str:

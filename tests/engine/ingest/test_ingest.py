@@ -211,6 +211,39 @@ def test_given_watermarks_and_a_drain_move_the_watermark(make_engine: MakeEngine
     assert engine.pending.describe_progress("pairs")["watermark"] == START + HOUR + closing + 1
 
 
+TEXT_TIME = {"schema": "k STRING, at STRING", "event_time": "at"}
+NO_TIME, NO_MARK = "event time: not a timestamp", "watermark: not a timestamp"
+
+
+def test_a_text_or_a_number_that_is_no_time_is_quarantined(make_engine: MakeEngine) -> None:
+    time = iso(START)
+    contracts = {
+        "text": ({}, {time: None, "hello": NO_TIME, "10:30": NO_TIME, "": NO_TIME, None: "event time: missing"}),
+        "computed": ({"event_time": "nullif(concat(at, ''), 'none')"}, {time: None, "hello": NO_TIME, "none": "event time: missing"}),
+        "number": ({"schema": "k STRING, at DOUBLE"}, {1.5: None, 1e30: NO_TIME}),
+        "mark": ({"event_time": f"'{time}'", "watermark": Punctuated("at")}, {time: None, None: None, "hello": NO_MARK}),
+    }
+    engine = make_engine([source(name, **{**TEXT_TIME, **changes}) for name, (changes, _) in contracts.items()], [])
+    for name, (_, reasons) in contracts.items():
+        land(engine, name, "a.jsonl", [json.dumps({"k": "x", "at": value}) for value in reasons])
+    engine.ingest()
+    for name, (_, reasons) in contracts.items():
+        accepted = [row[0] for row in rows_of(engine.views.table(f"events/{name}"), "at")]
+        rejected = {json.loads(raw)["at"]: reason for raw, reason in rows_of(engine.views.table(f"quarantine/{name}"), "raw", "reason")}
+        assert {**dict.fromkeys(accepted), **rejected} == reasons, name
+        assert len(accepted) + len(rejected) == len(reasons), name
+
+
+def test_an_expression_that_fails_names_its_source_and_quotes_no_row(make_engine: MakeEngine) -> None:
+    engine = make_engine([source("a", **{**TEXT_TIME, "event_time": "to_timestamp(at)"}), source("b")], [])
+    land(engine, "a", "a.jsonl", [json.dumps({"k": "x", "at": "secret"})])
+    with pytest.raises(
+        IngestError, match=r"^source 'a': its `event_time`, .* fails with CAST_INVALID_INPUT .* try_to_timestamp"
+    ) as failure:
+        engine.ingest()
+    assert "secret" not in str(failure.value)
+
+
 def test_a_silent_source_is_recorded_idle_once_and_is_active_again_with_new_rows(make_engine: MakeEngine, clock: Clock) -> None:
     engine = make_engine([source("l"), source("r", idle_timeout="10 minutes"), source("s", idle_timeout="1 hour")], [])
     _land(engine, "l", "1.jsonl", [Event("a", 1, 0)])
