@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import cast
 
-from pyspark.sql.types import StructField, StructType
+from pyspark.sql.types import CharType, DatetimeType, NumericType, StringType, StructField, StructType, VarcharType
 
 from assets.names import MOST_COLUMNS, first_twice, fold_case, is_key, is_stored, name_fault, nested_fields, table_name_fault
 from assets.reader_options import legal_values, option_fault
@@ -17,6 +17,8 @@ EVENT_TIME_RAW = "event_time_raw"
 ENGINE_COLUMNS = (SEQ, ARRIVAL, EVENT_TIME, EVENT_TIME_RAW)
 LONGEST_DAYS = 3_652_059
 """The longest duration in a contract, in days: that from year 1 to year 9999."""
+_TIMES = (DatetimeType, NumericType, StringType, VarcharType, CharType)
+"""The types that Spark casts to a timestamp."""
 _RENAME = "rename it in the schema, and where the files are made"
 _OWNER = re.compile(r"team:[A-Za-z0-9_]+|\b[A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+\.[A-Za-z]{2,7}\b")
 _GROUP = re.compile(r"\w+(/\w+)*", re.ASCII)
@@ -156,6 +158,21 @@ def check_key(key: Sequence[str], schema: StructType, owner: str) -> None:
         raise ContractError.bad_value("unique_key", key, "each column once")
 
 
+def check_time(parameter: str, expression: str, schema: StructType) -> None:
+    """Raise `ContractError` if an expression is a column that is certainly no time.
+
+    Args:
+        parameter: the parameter that has the expression, for the error.
+        expression: SQL.
+        schema: the source's columns.
+    """
+    name = fold_case(expression.strip().strip("`"))
+    for column in schema.fields:
+        if fold_case(column.name) == name and not isinstance(column.dataType, _TIMES):
+            legal = f"a timestamp, or an expression that computes one; {column.name} is {column.dataType.simpleString()}"
+            raise ContractError.bad_value(parameter, expression, legal)
+
+
 def check_options(options: object, owner: str) -> None:
     """Raise `ContractError` if an option is unknown, has no effect, has an illegal value, or conflicts with how the engine reads lines.
 
@@ -175,3 +192,7 @@ def check_options(options: object, owner: str) -> None:
             )
         if (legal := legal_values(name, value)) is not None:
             raise ContractError.bad_value("options", {option: value}, legal)
+    names = ["sep" if name.lower() == "delimiter" else name for name in map(str, cast(Mapping[object, object], options))]
+    if (duplicate := first_twice(names)) is not None:
+        legal = f"each option once: {duplicate!r} is given twice, since names ignore case, and 'delimiter' is another name of 'sep'"
+        raise ContractError.bad_value("options", dict(cast(Mapping[object, object], options)), legal)

@@ -19,10 +19,11 @@ from assets.contract_checks import (
     check_owners,
     check_sql,
     check_tags,
+    check_time,
 )
 from assets.ddl import misspelled_type, schema_of
 from assets.derived_asset import CHANGELOGS, DerivedAsset
-from assets.expressions import check_expression
+from assets.expressions import check_expression, check_row_by_row
 from assets.names import first_twice, fold_case
 from assets.preparation import Preparation
 from assets.shape import Shape
@@ -106,9 +107,10 @@ class SourceContract:
             not nullable must have a value. At most 1,000 columns, named by letters, digits, `_`, `-`, `@`, `$` and `:`, not starting with
             `_`; no two may differ in case alone, and none may be `seq`, `arrival`, `event_time`
             or `event_time_raw` in any case.
-        event_time: the event time, a timestamp column or SQL. Under Spark's ANSI mode an expression that raises an error for
-            a row stops the ingest: use `try_` functions. `ingested_at`, if no column has that name, is processing time: all rows
-            of a batch have the time at which the batch was ingested, so none is ever late.
+        event_time: the event time, a timestamp column or SQL over one row. A row is quarantined if it is null, or a text or a number that
+            is no time. Under Spark's ANSI mode an expression that raises an error for a row stops the ingest: use `try_` functions.
+            `ingested_at`, if no column has that name, is processing time: all rows of a batch have the time at which the batch was
+            ingested, so none is ever late.
         watermark: how the watermark is computed.
         unique_key: the columns that identify an event; a second row with the same key is a duplicate. Empty to ingest every row.
         duplicate_horizon: how far apart in event time two rows of one key are still duplicates.
@@ -192,18 +194,21 @@ class SourceContract:
             raise ContractError.bad_value("idle_timeout", self.idle_timeout, legal)
 
     def _check_expressions(self) -> None:
-        """Raise `ContractError` if an expression reads a column that the schema does not have."""
+        """Raise `ContractError` if an expression reads a column that the schema does not have, or several rows, or is certainly no time."""
         columns, owner = self.struct.fieldNames(), f"source {self.name!r}"
         of_checked_row = (ARRIVAL, EVENT_TIME, EVENT_TIME_RAW)
-        expressions = [] if self.by_ingest_time else [("event_time", self.event_time, (ARRIVAL,))]
-        expressions += [("condition", rule.condition, of_checked_row) for rule in self.rules]
-        if isinstance(self.watermark, BatchExpression):
-            expressions += [("watermark", self.watermark.watermark, of_checked_row)]
+        of_row = [] if self.by_ingest_time else [("event_time", self.event_time, (ARRIVAL,))]
+        of_row += [("condition", rule.condition, of_checked_row) for rule in self.rules]
         if isinstance(self.watermark, Punctuated):
-            of_row = (ARRIVAL, EVENT_TIME_RAW)
-            expressions += [("watermark", self.watermark.watermark, of_row), ("marker", self.watermark.marker or "true", of_row)]
-        for parameter, expression, engine_columns in expressions:
+            before_check = (ARRIVAL, EVENT_TIME_RAW)
+            of_row += [("watermark", self.watermark.watermark, before_check), ("marker", self.watermark.marker or "true", before_check)]
+        for parameter, expression, engine_columns in of_row:
             check_expression(parameter, expression, columns, owner, engine_columns)
+            check_row_by_row(parameter, expression)
+            if parameter in ("event_time", "watermark"):
+                check_time(parameter, expression, self.struct)
+        if isinstance(self.watermark, BatchExpression):
+            check_expression("watermark", self.watermark.watermark, columns, owner, of_checked_row)
 
     @cached_property
     def struct(self) -> StructType:

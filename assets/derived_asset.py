@@ -73,6 +73,7 @@ class DerivedAsset:
         check_group(self.group)
         check_owners(self.owners)
         check_tags(self.tags)
+        self._check_kinds()
         self._check_streams_as()
         if len(self.inputs) != len(self.operator.inputs):
             raise ContractError.bad_value(
@@ -84,6 +85,20 @@ class DerivedAsset:
                 legal = f"{EVENT_TIME!r}, by which the engine reads and counts rows; set the source's `event_time` to that column"
                 raise ContractError.bad_value(time, column, legal)
         self._check_shape()
+
+    def _check_kinds(self) -> None:
+        """Raise `ContractError` if a parameter is a value of another kind."""
+        if isinstance(self.operator, type) or not isinstance(self.operator, Operator):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ContractError.bad_value("operator", self.operator, "an operator with its parameters, such as Aggregate(by=..., ...)")
+        if not isinstance(self.inputs, list | tuple):  # pyright: ignore[reportUnnecessaryIsInstance]
+            example = f", such as ({self.inputs!r},)" if isinstance(self.inputs, str) else ""
+            raise ContractError.bad_value("inputs", self.inputs, f"a tuple of names of sources and tables{example}")
+        for parameter, legal in (("prepare", "{name of an input: Preparation(...)}"), ("columns", "{name of a column: its description}")):
+            if not isinstance(value := getattr(self, parameter), Mapping):
+                raise ContractError.bad_value(parameter, value, legal)
+        if self.shape is not None and not isinstance(self.shape, Shape) and (isinstance(self.shape, type) or not callable(self.shape)):
+            legal = "Shape(where=..., select=...), a function from the operator's result to the table's rows, or None"
+            raise ContractError.bad_value("shape", self.shape, legal)
 
     def _check_streams_as(self) -> None:
         """Raise `ContractError` if the table is to be computed by a query that would have other results."""

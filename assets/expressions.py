@@ -13,6 +13,11 @@ from operators.errors import did_you_mean
 
 _WITHOUT_PARENTHESES = frozenset({"user", "current_user", "session_user", "current_time", "localtimestamp"})
 """Functions that Spark calls without parentheses if no column has their name."""
+_ROWS = frozenset(
+    {"inline", "inline_outer", "json_tuple", "stack", "variant_explode", "variant_explode_outer", "window", "session_window"}
+    | {"every", "some", "try_sum", "try_avg"}
+)
+"""Generators, windows and aggregates that the parser knows as ordinary functions."""
 _PARSED_AS_FUNCTIONS: dict[type[exp.Expr], str] = {exp.CurrentUser: "current_user", exp.SessionUser: "session_user"}
 """Those that the parser does not read as a column, without parentheses too."""
 
@@ -29,6 +34,35 @@ def check_expression(parameter: str, expression: str, columns: Sequence[str], ow
     """
     if (unknown := unknown_column(expression, [*columns, *engine_columns])) is not None:
         raise _no_column(parameter, expression, unknown, columns, owner)
+
+
+def check_row_by_row(parameter: str, expression: str) -> None:
+    """Raise `ContractError` if SQL is certainly not one expression that Spark can compute from one row.
+
+    Args:
+        parameter: the parameter that has the expression, for the error.
+        expression: SQL. What the parser does not understand is left to Spark.
+    """
+    try:
+        select = sqlglot.parse_one(f"SELECT {expression}", dialect="spark")
+    except SqlglotError:
+        return
+    items = select.expressions
+    if len(items) != 1 or isinstance(items[0], exp.Alias | exp.Star) or any(map(reads_rows, select.walk())):
+        legal = "one expression over one row, without a name: no aggregates, window functions and generators, such as explode"
+        raise ContractError.bad_value(parameter, expression, legal)
+
+
+def reads_rows(node: exp.Expr) -> bool:
+    """Whether a part of an expression reads several rows, or gives several: an aggregate, a window function or a generator."""
+    return isinstance(node, exp.AggFunc | exp.Window | exp.UDTF) or bool(function_names(node) & _ROWS)
+
+
+def function_names(node: exp.Expr) -> set[str]:
+    """The names of a function in SQL, in lower case; none for another expression."""
+    if isinstance(node, exp.Anonymous):
+        return {node.name.lower()}
+    return {name.lower() for name in node.sql_names()} if isinstance(node, exp.Func) else set()
 
 
 def check_bare_names(parameter: str, expression: str, columns: Iterable[str]) -> None:

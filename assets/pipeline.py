@@ -74,9 +74,9 @@ class Pipeline:
     last_day: str | None = None
 
     def __post_init__(self) -> None:
-        if not self.sources:
-            raise ContractError.bad_value("sources", self.sources, "at least one source")
         object.__setattr__(self, "sources", _checked_values("sources", self.sources, SourceContract))
+        if not self.sources:
+            raise ContractError.bad_value("sources", [], "at least one source")
         object.__setattr__(self, "tables", _checked_values("tables", self.tables, DerivedAsset))
         object.__setattr__(self, "tables", tuple(checked_tables(self.sources_by_name, self.tables_by_name).values()))
         self._check_completeness()
@@ -154,10 +154,12 @@ class Pipeline:
         self.check_suites(suites)
         return suites
 
-    def check_suites(self, names: Iterable[str]) -> None:
-        """Raise `ContractError` if there is no source or table with one of the names."""
+    def check_suites(self, suites: Suites) -> None:
+        """Raise `ContractError` unless suites have the names of sources and tables."""
+        if not isinstance(suites, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ContractError.bad_value("suites", suites, "{name of a source or table: its suite}, or a function that returns that")
         asset_names = [*self.sources_by_name, *self.tables_by_name]
-        for name in names:
+        for name in suites:
             if name not in asset_names:
                 legal = f"names of sources and tables: {', '.join(asset_names)}{did_you_mean(name, asset_names)}"
                 raise ContractError.bad_value("suites", name, legal)
@@ -217,12 +219,16 @@ def _check_day(parameter: str, day: object) -> None:
         raise ContractError.bad_value(parameter, day, legal)
 
 
-def _checked_values(parameter: str, values: Sequence[Any], kind: type) -> tuple[Any, ...]:
+def _checked_values(parameter: str, values: Any, kind: type) -> tuple[Any, ...]:
     """The values as a tuple, if each is of a kind and has a name of its own."""
+    legal = f"a list of {kind.__name__} values"
+    if not isinstance(values, Iterable):
+        raise ContractError.bad_value(parameter, values, legal)
+    values = tuple(values)
     for value in values:
         if not isinstance(value, kind):
-            raise ContractError.bad_value(parameter, value, f"a list of {kind.__name__} values")
+            raise ContractError.bad_value(parameter, value, legal)
     names = [value.name for value in values]
     if (duplicate := first_twice(names)) is not None:
         raise ContractError.bad_value(parameter, duplicate, "names that differ in more than case; rename one of the two")
-    return tuple(values)
+    return values

@@ -10,7 +10,7 @@ from sqlglot.errors import SqlglotError
 from sqlglot.tokenizer_core import Token, TokenType
 
 from assets.contract_checks import ENGINE_COLUMNS, ContractError, check_sql
-from assets.expressions import bare_function, check_columns_exist, check_expression, columns_read
+from assets.expressions import bare_function, check_columns_exist, check_expression, columns_read, function_names, reads_rows
 from assets.names import first_twice, fold_case
 from operators.columns import column_fault
 from operators.nondeterministic import CHANCE, CLOCK, FILES, SESSION, is_time_of_the_clock
@@ -18,8 +18,6 @@ from operators.nondeterministic import CHANCE, CLOCK, FILES, SESSION, is_time_of
 ALL = "*"
 _OPEN = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE)
 _CLOSE = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE)
-_MULTI_ROW = (exp.AggFunc, exp.Window, exp.Query, exp.DerivedTable)
-_GENERATORS = {"inline", "inline_outer", "json_tuple", "stack", "variant_explode", "variant_explode_outer", "window", "session_window"}
 _NONDETERMINISTIC = CHANCE | CLOCK | FILES | SESSION
 _DETERMINISTIC = (
     "expressions without random numbers and the clock: results are computed again and compared; read a time from a column. "
@@ -202,7 +200,7 @@ def _invalid_sql(parameter: str, sql: str) -> ContractError:
 def _check_row_by_row(parameter: str, sql: str, tree: exp.Expr) -> None:
     """Raise unless an expression reads one row, and has the same value each time."""
     for node in tree.walk():
-        if isinstance(node, _MULTI_ROW) or _function_names(node) & _GENERATORS:
+        if reads_rows(node) or isinstance(node, exp.Query | exp.DerivedTable):
             legal = "expressions over one row, that give one row: no aggregates, window functions, generators or subqueries"
             raise ContractError.bad_value(parameter, sql, legal)
         if _is_nondeterministic(node):
@@ -221,16 +219,9 @@ def _is_nondeterministic(node: exp.Expr) -> bool:
         return is_time_of_the_clock(node.name)
     if isinstance(node, exp.StrToUnix):  # unix_timestamp() of no argument
         return node.this is None
-    if type(node).__name__.startswith("Current") or any(name.startswith("current_") for name in _function_names(node)):
+    if type(node).__name__.startswith("Current") or any(name.startswith("current_") for name in function_names(node)):
         return True
-    return bool(_function_names(node) & _NONDETERMINISTIC)
-
-
-def _function_names(node: exp.Expr) -> set[str]:
-    """The names of a function in SQL; none for another expression."""
-    if isinstance(node, exp.Anonymous):
-        return {node.name.lower()}
-    return {name.lower() for name in node.sql_names()} if isinstance(node, exp.Func) else set()
+    return bool(function_names(node) & _NONDETERMINISTIC)
 
 
 def _check_column(item: _Item) -> None:

@@ -80,6 +80,24 @@ ILLEGAL = [
     ),
     Illegal("a variant as a key", {"schema": StructType().add("m", VariantType()), "unique_key": ("m",)}, "no variant"),
     Illegal("no event time", {"event_time": " "}, "`event_time` is ' '; legal: a SQL expression"),
+    Illegal("an event time of another type", {"schema": "k STRING, ok BOOLEAN", "event_time": "`OK`"}, "a timestamp, .*; ok is boolean$"),
+    Illegal("a mark that is no time", {"schema": "k ARRAY<INT>", "watermark": Punctuated("k")}, "`watermark` is 'k'; .*; k is array<int>$"),
+    *[
+        Illegal(f"{field} {sql}", {field: value}, "is .*; legal: one expression over one row, without a name: no aggregates")
+        for sql in [
+            "max(k)",
+            "lag(k) OVER (ORDER BY k)",
+            "explode(split(k, ' '))",
+            "k AS t",
+            "k, k",
+            "*",
+            "every(k = '')",
+            "json_tuple(k, 'a')",
+        ]
+        for field, value in [("event_time", sql), ("rules", (RowRule("r", sql),)), ("watermark", Punctuated(sql))]
+    ],
+    Illegal("an option in two cases", {"options": {"sep": ",", "SEP": ";"}}, "'SEP' is given twice, since names ignore case"),
+    Illegal("two names of one option", {"options": {"sep": ",", "delimiter": ";"}}, "'delimiter' is another name of 'sep'"),
     Illegal("a watermark that is text", {"watermark": "1 minute"}, "`watermark` is '1 minute'; legal: BoundedOutOfOrderness"),
     Illegal("a horizon that is too long", {"duplicate_horizon": "99999999999999 weeks"}, "`duplicate_horizon` is .*at most 3652059 days"),
     Illegal("a timeout below zero", {"idle_timeout": -1}, "`idle_timeout` is -1"),
@@ -154,6 +172,23 @@ ILLEGAL = [
 def test_illegal_contracts_are_refused(case: Illegal) -> None:
     with pytest.raises(OperatorError, match=case.match):
         contract_with(**case.fields)
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "legal"),
+    [
+        ("operator", None, r"`operator` is None; legal: an operator with its parameters"),
+        ("operator", Aggregate, r"`operator` is <class .*>; legal: an operator with its parameters"),
+        ("inputs", "l", r"`inputs` is 'l'; legal: a tuple of names of sources and tables, such as \('l',\)$"),
+        ("inputs", None, r"`inputs` is None; legal: a tuple of names"),
+        ("prepare", ["l"], r"`prepare` is \['l'\]; legal: \{name of an input: Preparation"),
+        ("columns", ["n"], r"`columns` is \['n'\]; legal: \{name of a column: its description\}"),
+        ("shape", "n > 1", r"`shape` is 'n > 1'; legal: Shape\(where"),
+    ],
+)
+def test_a_value_of_another_kind_is_refused(field: str, value: Any, legal: str) -> None:
+    with pytest.raises(ContractError, match=legal):
+        DerivedAsset(**{"name": "n", "inputs": ("l",), "operator": Aggregate(by="k", aggregates={"n": "count(*)"}), field: value})
 
 
 def test_illegal_rules_watermarks_and_assets_are_refused() -> None:
