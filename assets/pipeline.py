@@ -21,6 +21,8 @@ if TYPE_CHECKING:  # its import takes seconds, and only asset checks need it
 
 Suites = Mapping[str, "ExpectationSuite"]
 DEFAULT_COMPLETENESS = 0.5
+FRESH = "fresh"
+"""The name of the check of a table with a `freshness`."""
 EARLIEST_DAY, LATEST_DAY = date(1900, 1, 1), date(2100, 1, 1)
 """The days with which the daily partitions may begin, and the data may end."""
 

@@ -12,6 +12,7 @@ from assets.contract_checks import ContractError
 from assets.factories.sentences import count
 
 Row = Mapping[str, Any]
+_NAME = re.compile(r"[A-Za-z0-9_]+")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -50,8 +51,8 @@ class Finding:
 
 def check_name(expectation: Expectation) -> str:
     """The name of an expectation's check: `meta["check"]`, else its type and columns, with `_` for characters illegal in Dagster."""
-    if expectation.meta and "check" in expectation.meta:
-        return str(expectation.meta["check"])
+    if expectation.meta and (name := expectation.meta.get("check")) is not None:
+        return str(name)
     config = expectation.configuration
     columns = [config.kwargs[key] for key in ("column", "column_A", "column_B") if key in config.kwargs]
     return re.sub(r"[^A-Za-z0-9_]", "_", "_".join([config.type, *columns, *config.kwargs.get("column_list", [])]))
@@ -61,11 +62,14 @@ def expectations_by_name(suite: ExpectationSuite) -> dict[str, Expectation]:
     """The expectations of a suite, by the name of their check.
 
     Raises:
-        ContractError: two of them have the same name; Dagster would show only one.
+        ContractError: two of them have the same name, of which Dagster would show only one; or Dagster does not accept a name.
     """
     by_name = dict[str, Expectation]()
     for expectation in suite.expectations:
-        if (name := check_name(expectation)) in by_name:
+        name = check_name(expectation)
+        if not _NAME.fullmatch(name):
+            raise ContractError(f"suite {suite.name!r}: the name of the check is {name!r}; legal: letters a to z, digits and '_'")
+        if name in by_name:
             raise ContractError(
                 f"suite {suite.name!r}: the check {name!r} is that of two expectations; legal: a name for each. Give one of them another "
                 "name, with `meta: {check: NAME}`"

@@ -7,20 +7,26 @@ from great_expectations.expectations.expectation import Expectation
 
 from assets.contract_checks import ENGINE_COLUMNS, ContractError
 from assets.expressions import check_columns_exist
-from assets.pipeline import Pipeline, Suites
+from assets.factories.closed_range_table import FINALIZED, IN_DAYS, LAW
+from assets.factories.join_completeness import COMPLETENESS
+from assets.factories.upserted_table import PROMISE
+from assets.pipeline import FRESH, Pipeline, Suites
 from expectations.completeness import ExpectRowsToBeJoinedOnEachDay
 from expectations.finding import check_name, expectations_by_name
+from expectations.leaderboards import AT_MOST_N, FOLDS, GAPS
 from operators.accounting import ReportsMatches
 
 _ONE_COLUMN, _COLUMNS = ("column", "column_A", "column_B", "side_column", "day_column"), "column_list"
+_OF_CLOSED_RANGES, _OF_UPSERTED = (LAW, IN_DAYS, FINALIZED, COMPLETENESS), (LAW, PROMISE, FOLDS, GAPS, AT_MOST_N)
+"""The names of the checks that a table has without a suite."""
 _MAY_BE_ABSENT = "expect_column_to_exist"
 
 
 def check_suite_columns(pipeline: Pipeline, suites: Suites) -> None:
     """Raise if an expectation names a column that its source or table does not have, as far as its columns are known without rows.
 
-    Raise too if it counts the late rows of an input that the table does not have, or of a table that is no join, or if two expectations of
-    a suite have the same name.
+    Raise too if it counts the late rows of an input that the table does not have, or of a table that is no join, if two expectations of
+    a suite have the same name, or if a check of the table has it.
 
     Args:
         pipeline: the pipeline.
@@ -30,7 +36,9 @@ def check_suite_columns(pipeline: Pipeline, suites: Suites) -> None:
         ContractError: the message names the table, the check, the column and the most similar one, or the inputs; or suite and name.
     """
     for name, suite in suites.items():
-        expectations_by_name(suite)
+        if not isinstance(suite, ExpectationSuite):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise ContractError.bad_value("suites", suite, f"an ExpectationSuite for {name!r}")
+        _check_names(pipeline, name, suite)
         _check_sides(pipeline, name, suite)
     tables = pipeline.columns_of_tables()
     for name, suite in suites.items():
@@ -39,6 +47,18 @@ def check_suite_columns(pipeline: Pipeline, suites: Suites) -> None:
             _check(suite, tables[name], f"table {name!r}", ())
         elif source is not None and source.new_columns != "add":  # the files may have added the column
             _check(suite, source.struct.fieldNames(), f"source {name!r}", ENGINE_COLUMNS)
+
+
+def _check_names(pipeline: Pipeline, name: str, suite: ExpectationSuite) -> None:
+    """Raise if an expectation of a table has the name of a check that the table has anyway."""
+    table, names = pipeline.tables_by_name.get(name), expectations_by_name(suite)
+    if table is None:
+        return
+    own_names = _OF_CLOSED_RANGES if table.operator.reads.closes_ranges else _OF_UPSERTED
+    own_names = own_names if pipeline.freshness_of(name) is None else (*own_names, FRESH)
+    if taken := [check for check in names if check in own_names]:
+        legal = f"a name other than {', '.join(own_names)}, which are checks that Tidemark makes for the table"
+        raise ContractError(f"suite {suite.name!r}: the name of the check is {taken[0]!r}; legal: {legal}")
 
 
 def _check_sides(pipeline: Pipeline, name: str, suite: ExpectationSuite) -> None:

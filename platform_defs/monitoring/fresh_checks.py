@@ -14,13 +14,12 @@ from deltalake.exceptions import DeltaError
 
 from assets.days import moment
 from assets.factories.sentences import duration
-from assets.pipeline import Pipeline
+from assets.pipeline import FRESH, Pipeline
 from operators.errors import TidemarkError
 from platform_defs.engine import Engine
 from platform_defs.engine.operations.freshness import Waiting
 from platform_defs.safe_text import one_line, without_credentials
 
-NAME = "fresh"
 SENSOR = "freshness"
 _AT_LEAST_EVERY_S = 3600
 """A state that does not change is reported once an hour, so that the event store grows little."""
@@ -38,13 +37,13 @@ def fresh_checks(limits: Mapping[str, int]) -> dg.AssetChecksDefinition:
     Args:
         limits: for each table, how long it may wait to reflect rows, in ms.
     """
-    specs = [dg.AssetCheckSpec(NAME, asset=name, description=_description(limit), blocking=False) for name, limit in limits.items()]
+    specs = [dg.AssetCheckSpec(FRESH, asset=name, description=_description(limit), blocking=False) for name, limit in limits.items()]
 
     @dg.multi_asset_check(name="fresh_tables", specs=specs, can_subset=True)
     def checks(context: dg.AssetCheckExecutionContext, engine: dg.ResourceParam[Engine]) -> Iterator[dg.AssetCheckResult]:
         selected = [key.asset_key.to_user_string() for key in context.selected_asset_check_keys]
         for name, result in evaluate_limits(engine, {table: limits[table] for table in limits if table in selected}).items():
-            yield dg.AssetCheckResult(asset_key=dg.AssetKey(name), check_name=NAME, **result)
+            yield dg.AssetCheckResult(asset_key=dg.AssetKey(name), check_name=FRESH, **result)
 
     return checks
 
@@ -67,7 +66,7 @@ def fresh_sensor(limits: Mapping[str, int]) -> dg.SensorDefinition:
         events = list[AssetCheckEvaluation]()
         for name, result in results.items():
             if shown_results.get(name) != result["passed"] or now_s - reported.get(name, 0.0) >= _AT_LEAST_EVERY_S:
-                events.append(AssetCheckEvaluation(dg.AssetKey(name), NAME, **result))
+                events.append(AssetCheckEvaluation(dg.AssetKey(name), FRESH, **result))
                 reported[name] = now_s
         stale = [name for name, result in results.items() if not result["passed"]]
         state = f"stale: {', '.join(stale)}" if stale else "all tables are fresh"
@@ -79,7 +78,7 @@ def fresh_sensor(limits: Mapping[str, int]) -> dg.SensorDefinition:
 
 def _newest_results(instance: dg.DagsterInstance, limits: Mapping[str, int]) -> dict[str, bool]:
     """Whether each table's check passed in the newest result that Dagster has, of the sensor or of a run."""
-    newest = instance.event_log_storage.get_latest_asset_check_execution_by_key([dg.AssetCheckKey(dg.AssetKey(n), NAME) for n in limits])
+    newest = instance.event_log_storage.get_latest_asset_check_execution_by_key([dg.AssetCheckKey(dg.AssetKey(n), FRESH) for n in limits])
     events = {key.asset_key.to_user_string(): record.event.dagster_event for key, record in newest.items() if record.event}
     ended = dg.DagsterEventType.ASSET_CHECK_EVALUATION
     return {name: event.asset_check_evaluation_data.passed for name, event in events.items() if event and event.event_type == ended}

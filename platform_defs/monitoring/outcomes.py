@@ -13,8 +13,8 @@ from dagster._core.storage.asset_check_execution_record import (
 from dagster._core.storage.tags import REPOSITORY_LABEL_TAG
 
 from assets.factories.closed_range_table import LAW
+from assets.pipeline import FRESH
 from platform_defs.engine import LawError
-from platform_defs.monitoring.fresh_checks import NAME as FRESH
 from platform_defs.run_errors import failed_steps, has_failed_with, short_line
 from platform_defs.stream_runs import HEALTHY_S
 from platform_defs.stream_runs import JOB as STREAM

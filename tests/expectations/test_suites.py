@@ -145,6 +145,35 @@ def test_two_expectations_with_the_same_name_are_refused() -> None:
 
 
 @pytest.mark.parametrize(
+    ("name", "legal"),
+    [
+        ("a b", "letters a to z, digits and '_'$"),
+        ("", "letters a to z"),
+        ("straße", "letters a to z"),
+        ("conservation_law", "a name other than conservation_law, .*, which are checks that Tidemark makes"),
+        ("no_more_than_n", "a name other than conservation_law"),
+        ("fresh", "a name other than conservation_law, .*fresh, which"),
+    ],
+)
+def test_a_name_of_a_check_that_dagster_refuses_is_an_error_that_names_the_suite(name: str, legal: str) -> None:
+    suite = ExpectationSuite(name="sums", expectations=[gxe.ExpectColumnValuesToNotBeNull(column="zone", meta={"check": name})])
+    with pytest.raises(ContractError, match=rf"^suite 'sums': the name of the check is '{name}'; legal: {legal}"):
+        table_suites(Pipeline(sources=[FARES], tables=[TOTALS], suites={"totals": suite}, freshness="1 hour"))
+
+
+def test_a_check_of_a_log_may_have_the_name_of_one_of_a_table() -> None:
+    unnamed = gxe.ExpectColumnValuesToNotBeNull(column="zone", meta={"check": None})
+    assert check_name(unnamed) == "expect_column_values_to_not_be_null_zone"
+    assert _suites_of("fares", gxe.ExpectColumnValuesToNotBeNull(column="zone", meta={"check": "fresh"})) == ["events/fares"]
+
+
+@pytest.mark.parametrize("suite", [None, [gxe.ExpectColumnValuesToNotBeNull(column="zone")]])
+def test_a_suite_of_another_kind_is_refused(suite: Any) -> None:
+    with pytest.raises(ContractError, match=r"^`suites` is .*; legal: an ExpectationSuite for 'totals'$"):
+        table_suites(Pipeline(sources=[FARES], tables=[TOTALS], suites={"totals": suite}))
+
+
+@pytest.mark.parametrize(
     ("expectation", "value"),
     [
         (gxe.ExpectColumnValuesToBeBetween(column="t", min_value=datetime(2020, 1, 1, tzinfo=UTC)), "2020-01-01 00:00:00+00:00"),
