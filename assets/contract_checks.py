@@ -125,7 +125,10 @@ def check_columns(declared: Sequence[StructField], names: Sequence[str]) -> None
 
 def _check_type(column: StructField) -> None:
     if not is_stored(column.dataType):
-        legal = "types that a Delta table stores: no interval, time of day or void; declare it as string and cast where it is used"
+        legal = (
+            "types that a Delta table stores: no interval, time of day or void, no struct without fields, no decimal without digits, and "
+            "no char or varchar within another type; declare it as string and cast where it is used"
+        )
         raise ContractError.bad_value("schema", f"{column.name} {column.dataType.simpleString()}", legal)
     for struct in nested_fields(column.dataType):
         names = struct.fieldNames()

@@ -55,8 +55,10 @@ _ATOMIC: dict[str, type[DataType]] = {
 _DECIMALS = ("decimal", "dec", "numeric")
 _MOST_DIGITS, _LONGEST_NUMBER, _DEEPEST = 38, 9, 100
 """Limits: of the precision of a decimal, of the digits of a number in parentheses, and of the types within each other."""
-_TOKEN = re.compile(r"\s*(?:(`(?:[^`]|``)+`)|('(?:[^'\\]|\\['\\])*')|([A-Za-z_0-9]+)|([<>(),:]))")
-_ESCAPED = re.compile(r"\\(['\\])")
+_BLANK = re.compile(r"(?:\s|--[^\n\r\\]*|/\*(?!\+)(?:(?!/\*|\*/).)*\*/)*", re.DOTALL)
+"""White space and comments. Hints, comments within comments and comments with a backslash are left to Spark."""
+_TOKEN = re.compile(r"""`(?:[^`]|``)+`|'(?:[^'\\]|\\['\\])*'|"(?:[^"\\]|\\["\\])*"|[A-Za-z_0-9]+|[<>(),:]""")
+_ESCAPED = re.compile(r"""\\(['"\\])""")
 
 
 class _NotValidError(TidemarkError, ValueError):
@@ -104,17 +106,22 @@ def _by_spark(ddl: str) -> StructType | None:
     return schema if isinstance(schema, StructType) else None
 
 
+def _end_of_blank(ddl: str, start: int) -> int:
+    blank = _BLANK.match(ddl, start)
+    return start if blank is None else blank.end()
+
+
 class _Reader:
     """Reads a DDL text from its first token to its last."""
 
     def __init__(self, ddl: str) -> None:
-        self._tokens, position, end = list[str](), 0, len(ddl.rstrip())
-        while position < end:
-            token = _TOKEN.match(ddl, position, end)
+        self._tokens, position = list[str](), _end_of_blank(ddl, 0)
+        while position < len(ddl):
+            token = _TOKEN.match(ddl, position)
             if token is None:
                 raise _NotValidError(ddl)
-            self._tokens.append(next(group for group in token.groups() if group is not None))
-            position = token.end()
+            self._tokens.append(token[0])
+            position = _end_of_blank(ddl, token.end())
         self._at = self._depth = 0
 
     def schema(self) -> StructType:
@@ -210,7 +217,7 @@ class _Reader:
 
     def _text(self) -> str:
         token = self._next()
-        if not token.startswith("'"):
+        if token[0] not in "'\"":
             raise _NotValidError(token)
         return _ESCAPED.sub(r"\1", token[1:-1])
 

@@ -6,13 +6,16 @@ from collections.abc import Iterator, Sequence
 
 from pyspark.sql.types import (
     CalendarIntervalType,
+    CharType,
     DataType,
     DayTimeIntervalType,
+    DecimalType,
     MapType,
     NullType,
     StructType,
     TimeType,
     UserDefinedType,
+    VarcharType,
     VariantType,
     YearMonthIntervalType,
 )
@@ -77,8 +80,14 @@ def nested_fields(kind: DataType) -> Iterator[StructType]:
 
 
 def is_stored(kind: DataType) -> bool:
-    """Whether a Delta table can store values of a type."""
-    return not any(isinstance(part, _NOT_STORED) for part in types_within(kind))
+    """Whether a Delta table can store values of a type. A column of char or varchar is stored as string, but not a part of one."""
+    return not any(
+        isinstance(part, _NOT_STORED)
+        or (isinstance(part, CharType | VarcharType) and part is not kind)
+        or (isinstance(part, StructType) and not part.fields)
+        or (isinstance(part, DecimalType) and part.precision == 0)
+        for part in types_within(kind)
+    )
 
 
 def is_key(kind: DataType) -> bool:

@@ -150,7 +150,7 @@ def _check_described(table: DerivedAsset, columns: Sequence[str]) -> None:
     """Raise if a table describes a column that it does not have."""
     for name in table.columns:
         if name not in columns:
-            raise ContractError.bad_value("columns", name, f"columns of {table.name!r}: {', '.join(columns)}")
+            raise ContractError.bad_value("columns", name, f"columns of {table.name!r}: {', '.join(columns)}{did_you_mean(name, columns)}")
 
 
 def _check_changelog(table: DerivedAsset, columns: Sequence[str]) -> None:

@@ -15,11 +15,16 @@ VALID = [
     "g BIGINT, h TINYINT, i SMALLINT, j FLOAT, k BOOLEAN, l BINARY, n VARIANT, o INTEGER, p LONG, q SHORT, r BYTE, s DECIMAL, v REAL",
     "x NUMERIC(3), y DEC(3,1), z DOUBLE, t VARCHAR(3), u CHAR(3)",
     "e ARRAY<STRUCT<x: INT, `y z`: STRING>>, f MAP<STRING, ARRAY<DOUBLE>>, g STRUCT<a: INT COMMENT 'c', b: INT NOT NULL>, h STRUCT<a INT>",
+    """-- the orders
+    id STRING, -- it's the key
+    price /* in euros,
+    with cents */ DECIMAL(10, 2)/**/, note STRING COMMENT "the \\"note\\" -- it's free" -- the end""",
     "date date, timestamp timestamp, order int, group string, value double, key string, year int, end timestamp",
 ]
-OTHERS = ["a: int, b: string", "a INTERVAL DAY TO SECOND", "a VOID", 'a STRING COMMENT "x"']
+OTHERS = ["a: int, b: string", "a INTERVAL DAY TO SECOND", "a VOID", "a INT /* /* */ b */"]
 INVALID = ["", "a", "a nosuch", "a int b int", "a int PRIMARY KEY", "a int); DROP TABLE t --", "select 1", "a decimal(x)", 3]
 INVALID += ["a ARRAY", "a MAP<STRING>", "a DECIMAL(50,2)", "a DECIMAL(2,5)", "a STRING(10)", "a INT(5)", "a int,", "a VARCHAR"]
+INVALID += ["-- a INT", "a INT /* no end", "a INT COMMENT x", "'a' INT", '"a" INT', "a 'INT'"]
 INVALID += ["a INT8", "a TEXT", "a BOOL", "a TIMESTAMPTZ", "a INT) PARTITIONED BY (a", "a INT) AS SELECT 1 AS (b", "a DOUBLE PRECISION"]
 
 INVALID += [f"a DECIMAL({'9' * 5_000})", f"a {'ARRAY<' * 2_000}INT{'>' * 2_000}"]
