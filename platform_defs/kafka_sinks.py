@@ -1,6 +1,6 @@
 """The part `kafka.sinks` of the connections: the topics to which tables are published."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
@@ -31,6 +31,12 @@ class KafkaSinkError(TidemarkError, ValueError):
     def own_key(cls, name: str) -> "KafkaSinkError":
         """A key is given for an upserted table."""
         return cls(f"kafka.sinks.{name}.key: {name} is an upserted table, whose records have its own key; legal: no `key`")
+
+    @classmethod
+    def no_column(cls, name: str, column: str, columns: Sequence[str]) -> "KafkaSinkError":
+        """A key has a column that the table does not have."""
+        hint = did_you_mean(column, columns)
+        return cls(f"kafka.sinks.{name}.key: there is no column {column!r}; legal: columns of {name}, {', '.join(columns)}{hint}")
 
     @classmethod
     def same_topic(cls, topic: str, tables: list[str]) -> "KafkaSinkError":
@@ -122,8 +128,8 @@ def sinks_of(declared: Mapping[str, KafkaSink], shared: Mapping[str, Value], pip
         pipeline: the pipeline.
 
     Raises:
-        KafkaSinkError: the pipeline has no such table, or one with the name of a sink's step; an upserted table has a key; two tables
-            have the same topic; no broker is given.
+        KafkaSinkError: the pipeline has no such table, or one with the name of a sink's step; an upserted table has a key; a key has a
+            column that its table lacks; two tables have the same topic; no broker is given.
     """
     check_steps(declared, pipeline)
     of_client = {name: value for name, value in shared.items() if name.startswith("kafka.")}
@@ -138,6 +144,10 @@ def _sink(name: str, sink: KafkaSink, shared: Mapping[str, Value], pipeline: Pip
         raise KafkaSinkError.no_table(name, pipeline)
     if sink.key and pipeline.tables_by_name[name].operator.emits.upserts:
         raise KafkaSinkError.own_key(name)
+    columns = pipeline.columns_of_tables().get(name, sink.key) if sink.key else ()
+    for column in sink.key:
+        if column not in columns:
+            raise KafkaSinkError.no_column(name, column, columns)
     own = {option.lower() for option in sink.options}
     try:
         checked = checked_options({**{option: value for option, value in shared.items() if option.lower() not in own}, **sink.options})

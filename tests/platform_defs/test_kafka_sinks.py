@@ -77,6 +77,11 @@ def test_a_sink_has_its_registry(monkeypatch: pytest.MonkeyPatch):
         pytest.param("{boards: {topic: t}}", "there is no table 'boards'; legal: ", id="no table"),
         pytest.param("{category_leaderboard: {topic: t, key: [seller]}}", "is an upserted table, whose", id="its key"),
         pytest.param(
+            "{payment_order_wide: {topic: t, key: [Order_ID]}}",
+            r"payment_order_wide\.key: there is no column 'Order_ID'; legal: columns of payment_order_wide, .*; did you mean 'order_id'",
+            id="no column",
+        ),
+        pytest.param(
             "{category_leaderboard: {topic: t}, payment_order_wide: {topic: t}}",
             "category_leaderboard and payment_order_wide have the topic 't'",
             id="one topic for two tables",
