@@ -1,14 +1,17 @@
 """Checks that the columns which an operator's parameters name exist in its inputs, before any row is read."""
 
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Any, cast
 
+from assets.contract_checks import ContractError
 from assets.expressions import check_bare_names, check_expression, check_named_columns
 from operators.as_of_join import AsOfJoin
 from operators.columns import FINAL_AT, RESULT_TIME, names
 from operators.consecutive import Consecutive
 from operators.contract import NamesColumns, Operator
 from operators.engine_columns import EVENT_TIME
+from operators.errors import ColumnError, OperatorError
 from operators.interval_join import IntervalJoin
 from operators.window_join import WindowJoin
 
@@ -58,9 +61,10 @@ def check_columns_of_sides(operator: Operator, columns: Sequence[Sequence[str]],
     if isinstance(untyped, AsOfJoin) and untyped.change is not None:
         check_named_columns("change", [untyped.change], columns[1], owners[1])
     if isinstance(untyped, IntervalJoin | WindowJoin) and untyped.residual is not None:
-        joined = [name for name in untyped.names.result_columns(*columns) if name not in untyped.names.added]
-        check_expression("residual", untyped.residual, joined, f"the pairs of {owners[0]} and {owners[1]}")
-        check_bare_names("residual", untyped.residual, joined)
+        with suppress(ColumnError):  # the names of the result collide, which its own check reports
+            joined = [name for name in untyped.names.result_columns(*columns) if name not in untyped.names.added]
+            check_expression("residual", untyped.residual, joined, f"the pairs of {owners[0]} and {owners[1]}")
+            check_bare_names("residual", untyped.residual, joined)
     if isinstance(operator, Consecutive):
         _check_second(operator, *columns)
 
@@ -79,7 +83,11 @@ def _named_columns(operator: Any) -> dict[str, Sequence[str]]:
 
 def _check_second(operator: Consecutive, *columns: Sequence[str]) -> None:
     """Raise if the second operator reads a column that the results of the first do not have, as far as these are known."""
-    if not isinstance(operator.of, NamesColumns) or (results := operator.of.result_columns(*columns)) is None:
+    try:
+        results = operator.of.result_columns(*columns) if isinstance(operator.of, NamesColumns) else None
+    except OperatorError as error:
+        raise ContractError(str(error)) from error
+    if results is None:
         return
     columns_read = [EVENT_TIME if name == RESULT_TIME else name for name in results if name != FINAL_AT]
     check_columns_of_input(operator.then, columns_read, f"the results of {type(operator.of).__name__}", ())
