@@ -139,7 +139,7 @@ def _statistic_sql(call: Call) -> str | None:
 
 def _choice_sql(call: Call, types: _Types) -> str | None:
     """`min_by` and `max_by`: of the rows with the least or the greatest order, the one with the least or the greatest value."""
-    if len(call.arguments) != 2 or "arrival" in call.arguments[1].lower() or call.is_distinct:
+    if len(call.arguments) != 2:
         return None
     value, order = call.arguments
     if any(kind is None or has_map(kind) or isinstance(kind, VariantType) for kind in (types[value], types[order])):

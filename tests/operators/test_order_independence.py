@@ -196,6 +196,22 @@ def test_of_equal_rows_the_choice_does_not_depend_on_the_order(spark: SparkSessi
     assert _in_orders(spark, rows, aggregates) == 3 * [{1: (5.0, 3.0, 7, 3.0), 2: (None, 4.0, 1, None)}]
 
 
+def test_a_time_of_arrival_that_rows_share_leaves_the_choice_to_the_values(spark: SparkSession) -> None:
+    rows = spark.sql(
+        "SELECT * FROM VALUES (1, 'b', 10, 1L, 0L), (1, 'c', 10, 2L, 0L), (1, 'a', 10, 1L, 1L) AS t(k, v, arrival_time, seq, arrival)"
+    )
+    aggregates = {
+        "least": "min_by(v, arrival_time)",
+        "most": "max_by(v, arrival_time)",
+        "by_position": "max_by(v, arrival)",
+        "distinct": "min_by(DISTINCT v, arrival_time)",
+        "first": "min_by(v, struct(seq, arrival))",
+    }
+    operator = Aggregate(by="k", aggregates=aggregates)
+    frames = [rows.orderBy(order).coalesce(1) for order in ("v", F.desc("v"), F.desc("seq"))]
+    assert [operator(one).select(*aggregates).collect() for one in frames] == 3 * [[("a", "c", "a", "a", "b")]]
+
+
 def test_maps_can_still_be_chosen(spark: SparkSession) -> None:
     rows = spark.sql("SELECT * FROM VALUES (1, map('a', 1), 1), (1, map('a', 2), 2) AS t(k, m, n)")
     assert Aggregate(by="k", aggregates={"newest": "max_by(m, n)"})(rows).collect()[0]["newest"] == {"a": 2}
