@@ -126,12 +126,19 @@ class DerivedAsset:
             raise ContractError.bad_value("shape", self.shape, legal)
 
     def _check_preparations(self) -> None:
-        for name, preparation in self.prepare.items():
+        for preparation in self.prepare.values():
             if not isinstance(preparation, Preparation):  # pyright: ignore[reportUnnecessaryIsInstance]
                 raise ContractError.bad_value("prepare", preparation, "Preparation(where=..., select=...)")
-            if preparation.where is not None and self.operator.reads.change is not None:
+        for index, name in enumerate(self.inputs):
+            preparation = self.preparation(index)
+            if preparation is not None and preparation.where is not None and self._has_change_kinds(index):
                 legal = f"no condition for {name!r}, whose rows have change kinds: filter them where they are made"
                 raise ContractError.bad_value("where", preparation.where, legal)
+
+    def _has_change_kinds(self, index: int) -> bool:
+        """Whether the operator reads change kinds of the rows of input `index`, among them the versions of an as-of join."""
+        reads = self.operator.reads
+        return reads.change is not None or (reads.is_versioned(index) and getattr(self.operator, "change", None) is not None)
 
     def preparation(self, index: int) -> Preparation | None:
         """What is done to the rows of input `index` before the operator reads them; None if nothing."""

@@ -1,10 +1,12 @@
 """A preparation is checked when it is made: SQL over one row, with a name for each column."""
 
+from functools import partial
+
 import pytest
 
 from assets.contracts import ContractError, DerivedAsset, Preparation, SourceContract
 from assets.pipeline import Pipeline
-from operators import Aggregate, IntervalJoin, TopK, TopN, Tumbling, WindowedAggregate
+from operators import Aggregate, AsOfJoin, IntervalJoin, TopK, TopN, Tumbling, WindowedAggregate
 from tests.support.small_sources import ROW
 
 COLUMNS = ["a", "b", "kind"]
@@ -170,5 +172,9 @@ def test_an_upserted_table_is_prepared_and_rows_with_change_kinds_are_not_filter
     best = TopN(by="k", order_by="n DESC", rank_end=1, unique_key="k", change="change")
     of_count = DerivedAsset(name="best", inputs=("count",), operator=best, prepare={"count": Preparation(select="k, n")})
     assert [made.name for made in Pipeline(sources=[L], tables=[table(), of_count]).tables] == ["count", "best"]
+    as_of = partial(DerivedAsset, name="priced", inputs=("l", "r"), operator=AsOfJoin(on="k", change="kind"))
+    assert as_of(prepare={"l": Preparation(where="v > 0"), "r": Preparation(select="*, x + 1 AS y")}).prepares("l")
+    with pytest.raises(ContractError, match=r"`where` is 'x > 0'; legal: no condition for 'r', whose rows have change kinds"):
+        as_of(prepare={"r": Preparation(where="x > 0")})
     with pytest.raises(ContractError, match=r"`where` is 'n > 0'; legal: no condition for 'l', whose rows have change kinds"):
         table(operator=best, prepare={"l": Preparation(where="n > 0")})
