@@ -10,9 +10,8 @@ from sqlglot.errors import SqlglotError
 from assets.contract_checks import ContractError
 from assets.names import fold_case
 from operators.errors import did_you_mean
+from operators.nondeterministic import WITHOUT_PARENTHESES
 
-_WITHOUT_PARENTHESES = frozenset({"user", "current_user", "session_user", "current_time", "localtimestamp"})
-"""Functions that Spark calls without parentheses if no column has their name."""
 _ROWS = frozenset(
     {"inline", "inline_outer", "json_tuple", "stack", "variant_explode", "variant_explode_outer", "window", "session_window"}
     | {"every", "some", "try_sum", "try_avg"}
@@ -80,7 +79,7 @@ def check_bare_names(parameter: str, expression: str, columns: Iterable[str]) ->
 
 def bare_function(names: Iterable[str], columns: Iterable[str]) -> str | None:
     """The first name that is no column, but a function that Spark calls without parentheses; None if there is none."""
-    functions = _WITHOUT_PARENTHESES - {fold_case(column) for column in columns}
+    functions = WITHOUT_PARENTHESES - {fold_case(column) for column in columns}
     return next((name for name in names if fold_case(name) in functions), None)
 
 
@@ -119,7 +118,7 @@ def unknown_column(expression: str, columns: Sequence[str]) -> str | None:
 
 def columns_read(expression: str) -> tuple[str, ...]:
     """The names in an expression that can only be columns; none if the parser does not understand it, or it has a subquery."""
-    return tuple(name for name in _names_in(expression) if name.lower() not in _WITHOUT_PARENTHESES)
+    return tuple(name for name in _names_in(expression) if name.lower() not in WITHOUT_PARENTHESES)
 
 
 @lru_cache(maxsize=1024)  # each tick of a sensor makes an engine, which checks the pipeline

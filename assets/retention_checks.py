@@ -4,7 +4,8 @@ from collections.abc import Mapping
 
 from assets.contract_checks import ContractError
 from assets.contracts import DerivedAsset, SourceContract
-from operators.steps import FOREVER, NewRows
+from operators.steps import NewRows
+from operators.timing import FOREVER
 
 
 def check_retention(table: DerivedAsset, tables: Mapping[str, DerivedAsset], sources: Mapping[str, SourceContract]) -> None:

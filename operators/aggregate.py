@@ -13,7 +13,8 @@ from operators._support.time_to_live import GENERATION, AfterTtl, TimeToLive
 from operators.columns import are_rows_equal, check_distinct, check_present, names, temporary
 from operators.contract import NEVER_LATE
 from operators.engine_columns import ARRIVAL, PARTIAL, PERIOD_END, PERIOD_START, SEQ, drop_engine_columns
-from operators.errors import OperatorError, StreamingError
+from operators.errors import StreamingError
+from operators.parameters import check_columns
 from operators.steps import ByKey, NewRows, Upsert
 from operators.timing import Duration, TimeKind
 
@@ -70,9 +71,7 @@ class Aggregate:
     after_ttl: AfterTtl = "keep"
 
     def __post_init__(self) -> None:
-        if not self.key:
-            legal = "at least one column; for a total of all rows, a column with the same value in each"
-            raise OperatorError.bad_value("by", self.by, legal)
+        check_columns("by", self.by, why_needed="for a total of all rows, a column with the same value in each")
         _ = self._aggregates, self._ttl
         check_distinct([*self.key, *self.aggregates, SEQ, ARRIVAL])
 
@@ -251,6 +250,7 @@ class Aggregate:
             reason = "Spark would keep the state of every key forever"
             raise StreamingError.refused("Aggregate", reason, "let the engine run it, or give `WindowedAggregate` a window")
         check_present(drop_engine_columns(rows), self.key, "by")
+        self._aggregates.check_bare_names(rows.columns)
         if self._ttl:
             self._ttl.check(drop_engine_columns(rows))
 

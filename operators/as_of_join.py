@@ -15,8 +15,9 @@ from operators.changelog import DELETE, INSERT, UPDATE_AFTER
 from operators.columns import FINAL_AT, RESULT_TIME, check_present, check_time, temporary
 from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ, tie_breakers
 from operators.errors import ColumnError, OperatorError, StreamingError
+from operators.parameters import check_column
 from operators.steps import Append, ByTimeRange
-from operators.timing import Duration, length_ms, millis, timestamp
+from operators.timing import Duration, bounded_length_ms, millis, timestamp
 
 How = Literal["inner", "left"]
 AsOf = Literal["event_time", "arrival"]
@@ -89,6 +90,9 @@ class AsOfJoin:
         if self.how not in get_args(How):
             legal = f"{', '.join(get_args(How))}; a version that no row uses is no result, so there is no outer kind for the right side"
             raise OperatorError.bad_value("how", self.how, legal)
+        check_column("change", self.change, is_optional=True)
+        check_column("left_time", self.left_time)
+        check_column("right_time", self.right_time)
         if self.as_of not in get_args(AsOf):
             raise OperatorError.bad_value("as_of", self.as_of, ", ".join(get_args(AsOf)))
         if self.max_age is not None and self.as_of == "arrival":
@@ -109,7 +113,7 @@ class AsOfJoin:
     @cached_property
     def longest_age(self) -> int | None:
         """`max_age` in ms."""
-        return None if self.max_age is None else length_ms(self.max_age, "max_age")
+        return None if self.max_age is None else bounded_length_ms(self.max_age, "max_age")
 
     @cached_property
     def lateness(self) -> Lateness:

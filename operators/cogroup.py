@@ -25,9 +25,10 @@ from operators.columns import (
 )
 from operators.contract import ASIDE
 from operators.engine_columns import EVENT_TIME, WHICH, drop_engine_columns
-from operators.errors import OperatorError, StreamingError
-from operators.evictors import Evictor
+from operators.errors import StreamingError
+from operators.evictors import Evictor, check_evictor
 from operators.nondeterministic import check_deterministic
+from operators.parameters import check_column, check_columns, check_sql
 from operators.timing import Duration
 from operators.triggers import ROWS_SEEN, Trigger
 from operators.windows import AnyWindow
@@ -88,10 +89,12 @@ class CoGroup(WindowedOperator):
     def __post_init__(self) -> None:
         _ = self.lateness
         check_purging(self.purging, self.window, self.early)
-        if self.rows is not None:
-            check_deterministic("rows", self.rows)
-        if not self.key:
-            raise OperatorError.bad_value("on", self.on, "at least one column; without a key every row would be in one group")
+        check_columns("on", self.on, why_needed="without a key every row would be in one group")
+        check_column("left_time", self.left_time)
+        check_column("right_time", self.right_time)
+        check_evictor(self.evictor)
+        check_sql("rows", self.rows)
+        check_deterministic("rows", self.rows or "", (*self.key, *SIDES, *self.bounds))
         check_distinct([*self.key, *SIDES, *self.bounds, RESULT_TIME, FINAL_AT, *self.shown_columns])
 
     @property

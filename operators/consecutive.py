@@ -40,6 +40,9 @@ class Consecutive:
     then: Operator
 
     def __post_init__(self) -> None:
+        for parameter, operator in (("of", self.of), ("then", self.then)):
+            if isinstance(operator, type) or not isinstance(operator, Operator):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise OperatorError.bad_value(parameter, operator, "an operator, such as WindowedAggregate(...)")
         emits_before_window_end = getattr(self.of, "early", None) or getattr(self.of, "purging", None)
         if not self.of.reads.closes_ranges or self.of.reads.watermark_delay or emits_before_window_end:
             legal = (

@@ -95,6 +95,7 @@ class CountWindowAggregate(CountWindowOperator):
         """
         [rows] = frames
         self.check_rows(rows)
+        self._aggregates.check_bare_names(rows.columns)
         rows_in_windows = self.assign_windows(rows)
         results = self.aggregate_windows(rows_in_windows, *self._aggregates.columns(rows_in_windows))
         return results.select(*self.window_columns, *self.aggregates, f"{LAST_POSITION}.*")

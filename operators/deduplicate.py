@@ -15,9 +15,10 @@ from operators.columns import WINDOW_END, WINDOW_START, check_distinct, check_pr
 from operators.contract import ASIDE
 from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ, drop_engine_columns
 from operators.errors import OperatorError, StreamingError
+from operators.parameters import check_column, check_columns
 from operators.steps import Append, ByKey, ByTimeRange, NewRows, Upsert
 from operators.timing import Duration, TimeKind
-from operators.triggers import Trigger, shown_columns
+from operators.triggers import Trigger, check_trigger, shown_columns
 from operators.windows import AnyWindow, check_window
 
 
@@ -81,13 +82,14 @@ class Deduplicate:
 
     def __post_init__(self) -> None:
         check_window(self.window, is_optional=True)
+        check_trigger("early", self.early)
+        check_columns("by", self.by, why_needed="without a key only one row of all would be kept")
+        check_column("time", self.time)
         if self.early and not self.window:
             raise OperatorError.bad_value("early", self.early, "None without a `window`: the table itself has the current row of each key")
         if self.lateness and not self.window:
             legal = "zero without a `window`: a key's row in the whole stream is updated however late a row is"
             raise OperatorError.bad_value("allowed_lateness", self.allowed_lateness, legal)
-        if not self.key:
-            raise OperatorError.bad_value("by", self.by, "at least one column; without a key only one row of all would be kept")
         if self.window:
             check_distinct([*self.key, WINDOW_START, WINDOW_END])
         if self.keep not in get_args(Keep):

@@ -55,6 +55,11 @@ class DurationError(OperatorError):
         return cls.bad_value(parameter, value, legal)
 
     @classmethod
+    def too_long(cls, parameter: str, value: object) -> Self:
+        """The value is longer than all of time in a timestamp."""
+        return cls.bad_value(parameter, value, "a duration of less than 10,000 years, from the first to the last timestamp")
+
+    @classmethod
     def negative(cls, parameter: str, value: object) -> Self:
         """The value is negative where only a length makes sense."""
         return cls.bad_value(parameter, value, "a duration of zero or more")

@@ -17,6 +17,7 @@ from operators.columns import temporary
 from operators.engine_columns import EVENT_TIME, SEQ, drop_engine_columns, tie_breakers
 from operators.errors import OperatorError, check_count
 from operators.nondeterministic import check_deterministic
+from operators.parameters import check_sql
 from operators.timing import Duration, millis, positive_ms
 
 _RANK, _NEWEST, _ORDER = temporary("rank"), temporary("newest"), temporary("order")
@@ -116,8 +117,9 @@ class DeltaEvictor:
     threshold: float
 
     def __post_init__(self) -> None:
-        check_deterministic("delta", self.delta)
-        if isinstance(self.threshold, bool) or not isinstance(self.threshold, int | float):  # pyright: ignore[reportUnnecessaryIsInstance]
+        check_sql("delta", self.delta, is_optional=False)
+        check_deterministic("delta", self.delta, (ROW, LAST))
+        if isinstance(self.threshold, bool) or not isinstance(self.threshold, int | float) or self.threshold != self.threshold:  # pyright: ignore[reportUnnecessaryIsInstance]
             raise OperatorError.bad_value("threshold", self.threshold, "a number")
 
     def keep(self, rows: DataFrame, group: Sequence[str], time: str) -> DataFrame:
@@ -126,6 +128,13 @@ class DeltaEvictor:
         pairs = rows.select(row.alias(ROW), F.max_by(row, order).over(Window.partitionBy(*group)).alias(LAST))
         is_evicted = F.coalesce(F.expr(self.delta) >= F.lit(self.threshold), F.lit(False))
         return pairs.where(~is_evicted).select(f"{ROW}.*")
+
+
+def check_evictor(evictor: object) -> None:
+    """Raise `OperatorError` unless a parameter `evictor` is an evictor, or None."""
+    if evictor is not None and (isinstance(evictor, type) or not isinstance(evictor, Evictor)):
+        legal = "CountEvictor(100), TimeEvictor('10 minutes'), a DeltaEvictor or an evictor of your own, or None for all rows"
+        raise OperatorError.bad_value("evictor", evictor, legal)
 
 
 EVICTORS = CountEvictor, TimeEvictor, DeltaEvictor

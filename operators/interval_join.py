@@ -18,9 +18,10 @@ from operators._support.time_buckets import BucketedJoin, bucket_ms
 from operators.columns import FINAL_AT, RESULT_TIME, check_distinct, check_time, temporary
 from operators.contract import ASIDE, NEVER_LATE
 from operators.engine_columns import EVENT_TIME, drop_engine_columns, tie_breakers
-from operators.steps import FOREVER, Append, ByTimeRange
-from operators.timing import Duration, Interval, millis, timestamp
-from operators.triggers import IS_FINAL, ROWS_SEEN, Trigger
+from operators.nondeterministic import check_deterministic
+from operators.steps import Append, ByTimeRange
+from operators.timing import FOREVER, Duration, Interval, millis, timestamp
+from operators.triggers import ROWS_SEEN, Trigger, shown_columns
 
 _HAS_LEFT, _HAS_RIGHT, _LEFT_WATERMARK, _RIGHT_WATERMARK = map(temporary, ("has_left", "has_right", "left_watermark", "right_watermark"))
 _NUMBER, _ROW, _LAST_MS = map(temporary, ("number", "row", "last_ms"))
@@ -102,7 +103,7 @@ class IntervalJoin(engine_streams.JoinedByQuery):
     time_buckets: bool = field(default=False, metadata={ASIDE: True})
 
     def __post_init__(self) -> None:
-        check_parameters(self.how, self.residual, self.late_rows, self.early, self.result_time)
+        check_parameters(self)
         _ = self.names, self.interval, self.lateness
 
     @cached_property
@@ -112,13 +113,12 @@ class IntervalJoin(engine_streams.JoinedByQuery):
 
     def result_columns(self, *inputs: Sequence[str]) -> tuple[str, ...]:
         """The names of the result's columns (see `NamesColumns`)."""
-        left, right = inputs
-        columns = self.names.result_columns(left, right)
+        columns = self.names.result_columns(*inputs)
+        check_deterministic("residual", self.residual or "", columns)
         if self._has_left_rows_only:
-            columns = (*map(self.names.left_only_name, left), RESULT_TIME, FINAL_AT)
+            columns = (*map(self.names.left_only_name, inputs[0]), RESULT_TIME, FINAL_AT)
             check_distinct(columns, "choose another `left_prefix`, or rename the input columns")
-        if self.early:
-            check_distinct([*columns, ROWS_SEEN, IS_FINAL])
+        check_distinct([*columns, *shown_columns(self.early)])
         return columns
 
     @property

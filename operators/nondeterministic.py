@@ -4,6 +4,7 @@ Results are computed again and compared, so an aggregate or the preparation of a
 """
 
 import re
+from collections.abc import Iterable
 from itertools import chain
 
 from operators.errors import OperatorError
@@ -24,51 +25,83 @@ SESSION = frozenset(
     | {"version", "reflect", "try_reflect", "java_method"}
 )
 """Functions of the process and its user."""
+WITHOUT_PARENTHESES = frozenset(
+    {"user", "current_user", "session_user", "current_date", "current_timestamp", "current_time", "localtimestamp"}
+)
+"""Functions of the clock and the session that SQL calls without parentheses if no column has their name."""
+_LIKELY_COLUMNS = frozenset({"user", "localtimestamp"})
+"""Those that are not refused while it is not known whether there is such a column."""
 _QUOTED = re.compile(r"""'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.)*"|`[^`]*`|--[^\n]*|/\*.*?\*/""", re.DOTALL)
-_WORD = re.compile(r"(\.\s*)?\b(\w+)(\s*\((\s*\))?)?")
+_WORD = re.compile(r"(\.\s*|\bas\s+)?\b(\w+)(\s*\((\s*\))?)?", re.IGNORECASE)
+"""A word with the dot or the `AS` before it, and its brackets."""
+_PARAMETERS = re.compile(r"(?:\b(\w+)|\(([\w\s,]*)\))\s*->")
+"""The parameters of a lambda."""
 _TIME_OF_THE_CLOCK = re.compile(r"(now|today|yesterday|tomorrow)[ \t]*(.*)", re.IGNORECASE | re.DOTALL)
 
 
-def check_deterministic(parameter: str, expression: str) -> None:
+def check_deterministic(parameter: str, expression: str, columns: Iterable[str] | None = None) -> None:
     """Raise `OperatorError` if the value of an expression over rows depends on more than the rows.
+
+    Args:
+        parameter: the parameter that has the expression, for the error.
+        expression: SQL.
+        columns: the columns that it can read, so that a function without parentheses is told from a column; None if they are not known.
 
     >>> check_deterministic("delta", "abs(row.v - rand())")
     Traceback (most recent call last):
     operators.errors.OperatorError: `delta` is 'abs(row.v - rand())'; legal: an expression whose value depends on the rows alone, and not \
 on random numbers, files, the session or the clock, as rand does
     """
-    if (part := nondeterministic_part(expression)) is not None:
+    if (part := nondeterministic_part(expression, columns)) is not None:
         legal = "an expression whose value depends on the rows alone, and not on random numbers, files, the session or the clock"
-        raise OperatorError.bad_value(parameter, expression, f"{legal}, as {part} does{way_out_of_text(part)}")
+        raise OperatorError.bad_value(parameter, expression, f"{legal}, as {part} does{way_out_of(part)}")
 
 
-def way_out_of_text(part: str) -> str:
-    """The end of an error for a text that is a time of the clock; empty for a function."""
+def way_out_of(part: str) -> str:
+    """The end of an error for a text that is a time of the clock, or a function that may be meant as a column; empty for others."""
     if part[0] not in "'\"":
-        return ""
+        return "; write the name of a column in backticks" if part in WITHOUT_PARENTHESES - CLOCK else ""
     find_text = "find a text that is such a word by column RLIKE '^today$'"
     return f"; read a time from a column, {find_text}, and write it as a result by concat('to', 'day')"
 
 
-def nondeterministic_part(expression: str) -> str | None:
+def nondeterministic_part(expression: str, columns: Iterable[str] | None = None) -> str | None:
     """A function or a text of an expression whose value depends on more than the rows; None if there is none.
+
+    Args:
+        expression: SQL.
+        columns: the columns that it can read; None if they are not known.
 
     >>> [nondeterministic_part(sql) for sql in ("max(unix_timestamp() - t)", "CAST('Today' AS DATE)", "max(now)")]
     ['unix_timestamp', "'Today'", None]
     """
-    words = _WORD.findall(_QUOTED.sub(lambda quoted: " " if quoted[0][:2] in ("--", "/*") else " x ", expression))
-    functions = (word.lower() for dot, word, bracket, empty in words if _depends_on_more(word.lower(), dot, bracket, empty))
+    code = _without_quotes(expression, before_name="." if columns is None else " ")  # a name after a dot is that of a column
+    bare_functions = WITHOUT_PARENTHESES - (_LIKELY_COLUMNS if columns is None else {column.lower() for column in columns})
+    bare_functions -= {name.lower() for names in _PARAMETERS.findall(code) for name in re.findall(r"\w+", " ".join(names))}
+    functions = (
+        word.lower()
+        for before, word, bracket, empty in _WORD.findall(code)
+        if (_depends_on_more(word.lower(), empty) if bracket else not before and word.lower() in bare_functions)
+    )
     texts = (text for text in _QUOTED.findall(expression) if text[0] in "'\"" and is_time_of_the_clock(text[1:-1]))
     return next(chain(functions, texts), None)
 
 
-def _depends_on_more(word: str, dot: str, bracket: str, empty_brackets: str) -> bool:
-    """Whether a word is a call of a function that depends on more than the rows, or a name of the clock without brackets."""
-    if word == "unix_timestamp":
-        return bool(empty_brackets)
-    if bracket:
-        return word in CHANCE | CLOCK | FILES | SESSION
-    return not dot and word in CLOCK and word.startswith("current_")
+def _without_quotes(expression: str, before_name: str) -> str:
+    """An expression without comments, with `x` for a text, and with names without their backticks: Spark finds functions by them too."""
+
+    def replacement(quoted: re.Match[str]) -> str:
+        text = quoted[0]
+        if text[:2] in ("--", "/*"):
+            return " "
+        return f"{before_name}{text[1:-1]} " if text[0] == "`" and text[1:-1].isidentifier() else " x "
+
+    return _QUOTED.sub(replacement, expression)
+
+
+def _depends_on_more(function: str, empty_brackets: str) -> bool:
+    """Whether the value of a call depends on more than the rows."""
+    return bool(empty_brackets) if function == "unix_timestamp" else function in CHANCE | CLOCK | FILES | SESSION
 
 
 def is_time_of_the_clock(text: str) -> bool:

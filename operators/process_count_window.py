@@ -13,6 +13,7 @@ from operators.engine_columns import ARRIVAL, SEQ, drop_engine_columns
 from operators.errors import OperatorError
 from operators.evictors import Evictor
 from operators.nondeterministic import check_deterministic
+from operators.parameters import check_sql
 from operators.process_window import ELEMENTS
 from operators.steps import Upsert
 
@@ -64,7 +65,8 @@ class ProcessCountWindow(CountWindowOperator):
 
     def __post_init__(self) -> None:
         self.check_windows()
-        check_deterministic("rows", self.rows or "")
+        check_sql("rows", self.rows)
+        check_deterministic("rows", self.rows or "", (*self.window_columns, ELEMENTS))
         check_distinct([*self.window_columns, ELEMENTS, RESULT_NUMBER, SEQ, ARRIVAL])
 
     def result_columns(self, *inputs: Sequence[str]) -> tuple[str, ...] | None:

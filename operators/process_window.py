@@ -15,8 +15,9 @@ from operators.columns import FINAL_AT, RESULT_TIME, check_distinct, check_prese
 from operators.contract import ASIDE
 from operators.engine_columns import EVENT_TIME, drop_engine_columns, tie_breakers
 from operators.errors import StreamingError
-from operators.evictors import Evictor
+from operators.evictors import Evictor, check_evictor
 from operators.nondeterministic import check_deterministic
+from operators.parameters import check_column, check_columns, check_sql
 from operators.timing import Duration
 from operators.triggers import ROWS_SEEN, Trigger
 from operators.windows import AnyWindow
@@ -79,7 +80,11 @@ class ProcessWindow(WindowedOperator):
 
     def __post_init__(self) -> None:
         _ = self.lateness
-        check_deterministic("rows", self.rows or "")
+        check_columns("by", self.by)
+        check_column("time", self.time)
+        check_evictor(self.evictor)
+        check_sql("rows", self.rows)
+        check_deterministic("rows", self.rows or "", (*self.key, ELEMENTS, *self.bounds))
         check_purging(self.purging, self.window, self.early)
         check_distinct([*self.key, ELEMENTS, *self.bounds, RESULT_TIME, FINAL_AT, *self.shown_columns])
 

@@ -4,10 +4,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 
 from operators.errors import OperatorError
-from operators.timing import TimeKind
-
-FOREVER = 10_000 * 366 * 86_400_000
-"""A duration, in ms, that is longer than from the first to the last timestamp (year 1 to 9999)."""
+from operators.timing import FOREVER, TimeKind
 
 
 class Reads:

@@ -18,6 +18,8 @@ TimeKind = Literal["event", "processing"]
 """Event time, or processing time."""
 
 DAY_MS = 86_400_000
+FOREVER = 10_000 * 366 * DAY_MS
+"""A duration, in ms, that is longer than from the first to the last timestamp (year 1 to 9999)."""
 _UNITS = {"ms": 1, "s": 1_000, "m": 60_000, "h": 3_600_000, "d": DAY_MS, "w": 7 * DAY_MS}
 _WORDS = {"millisecond": "ms", "msec": "ms", "second": "s", "sec": "s", "minute": "m", "min": "m", "hour": "h", "day": "d", "week": "w"}
 _DURATION = re.compile(r"\s*([+-]?\d{1,18})\s*([a-z]+)\s*", re.IGNORECASE)
@@ -62,17 +64,35 @@ def length_ms(value: Duration, parameter: str) -> int:
     return length
 
 
+def bounded_length_ms(value: Duration, parameter: str) -> int:
+    """Read a duration of zero or more that is added to times, in milliseconds.
+
+    Raises:
+        DurationError: the value is not a duration, is finer than 1 ms, is negative, or is longer than 10,000 years.
+    """
+    length = length_ms(value, parameter)
+    check_not_too_long(value, length, parameter)
+    return length
+
+
 def positive_ms(value: Duration, parameter: str) -> int:
     """Read a duration of more than zero, in milliseconds.
 
     Raises:
-        DurationError: the value is not a duration, or is finer than 1 ms.
+        DurationError: the value is not a duration, is finer than 1 ms, or is longer than 10,000 years.
         WindowError: the duration is zero or negative.
     """
     length = duration_ms(value, parameter)
     if length <= 0:
         raise WindowError.empty(parameter, value)
+    check_not_too_long(value, length, parameter)
     return length
+
+
+def check_not_too_long(value: object, ms: int, parameter: str) -> None:
+    """Raise `DurationError` if times in ms could overflow when a duration is added to them."""
+    if abs(ms) >= FOREVER:
+        raise DurationError.too_long(parameter, value)
 
 
 def _from_timedelta(value: timedelta, parameter: str) -> int:
@@ -124,6 +144,12 @@ class Interval:
 
     lower: int
     upper: int
+
+    def __post_init__(self) -> None:
+        for end, bound in (("lower", self.lower), ("upper", self.upper)):
+            if isinstance(bound, bool) or not isinstance(bound, int):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise OperatorError.bad_value(end, bound, "whole milliseconds; `Interval.between` reads text such as '5 minutes'")
+            check_not_too_long(bound, bound, end)
 
     @classmethod
     def between(cls, lower: Duration, upper: Duration, *, lower_exclusive: bool = False, upper_exclusive: bool = False) -> "Interval":

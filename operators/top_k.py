@@ -17,9 +17,10 @@ from operators.columns import FINAL_AT, RANK, RESULT_TIME, WINDOW_END, WINDOW_ST
 from operators.contract import ASIDE
 from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ, drop_engine_columns
 from operators.errors import OperatorError, StreamingError, check_count
+from operators.parameters import check_column, check_columns, check_orders
 from operators.steps import Append, ByTimeRange
 from operators.timing import Duration
-from operators.triggers import ROWS_SEEN, Trigger, shown_columns
+from operators.triggers import ROWS_SEEN, Trigger, check_trigger, shown_columns
 from operators.windows import AnyWindow, check_window
 
 _FIRST, _INDEX = temporary("first"), temporary("index")
@@ -70,6 +71,10 @@ class TopK:
 
     def __post_init__(self) -> None:
         check_window(self.window, is_optional=True)
+        check_trigger("early", self.early)
+        check_columns("by", self.by)
+        check_column("time", self.time)
+        check_orders("order_by", self.order_by)
         if self.early and not self.window:
             legal = "None without a `window`: the rows of other windows are final when they are read"
             raise OperatorError.bad_value("early", self.early, legal)
@@ -77,8 +82,7 @@ class TopK:
             legal = "zero without a `window`: the operator that makes the windows decides which rows are late"
             raise OperatorError.bad_value("allowed_lateness", self.allowed_lateness, legal)
         check_count("k", self.k)
-        if not self.columns:
-            raise OperatorError.bad_value("order_by", self.order_by, "at least one column, such as 'clicks DESC'")
+        _ = self.order
 
     @cached_property
     def order(self) -> tuple[Ordering, ...]:

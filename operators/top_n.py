@@ -1,8 +1,7 @@
 """Top-N: the first rows of each partition by an order, updated as rows are added, replaced and deleted."""
 
-import warnings
 from collections.abc import Sequence
-from dataclasses import InitVar, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
 from typing import get_args
 
@@ -25,10 +24,12 @@ from operators.columns import RANK, names
 from operators.contract import ASIDE, FORMER_NAME, NEVER_LATE
 from operators.engine_columns import ARRIVAL, SEQ, drop_engine_columns
 from operators.errors import OperatorError, StreamingError, is_count
+from operators.parameters import accepts_former_names, check_column, check_columns, check_flag, check_orders
 from operators.steps import ByKey, Kept, NewRows, Upsert
 from operators.timing import Duration, TimeKind
 
 
+@accepts_former_names
 @dataclass(frozen=True, kw_only=True)
 class TopN:
     """The rows of each partition with `rank_start <= rank <= rank_end`, kept up to date, with a changelog. There are no windows.
@@ -70,7 +71,7 @@ class TopN:
         monotonic: promise that a row that replaces another always comes before it in the order, and that no row is deleted. Only with
             `unique_key`. A step that finds the promise broken is refused, and says how many keys break it. The promise is not needed
             for a count, a maximum, or a sum of values that a row rule keeps from being negative, if the input is an `Aggregate` of the
-            pipeline: see `rises`.
+            pipeline: see `rises`. A call with its former name, `improving`, still works and warns.
         ttl: how long the rows of a partition count after its newest row; None for no limit.
         ttl_by: whether `ttl` is `event` time, by the watermark, or `processing` time, by the ledger's clock.
         after_ttl: whether to `keep` or to `retract` the rows of an expired partition.
@@ -78,7 +79,6 @@ class TopN:
             input. `explain()` says which one that is, and why the others are not.
         rises: why rows are known to move up only, as for `monotonic`; empty if that is not known. The pipeline sets it if it follows
             from the input, as for a count with `DESC`. A step for which it does not hold is computed by `retract`.
-        improving: the former name of `monotonic`. A call with it still works and warns; it is no attribute.
 
     Raises:
         OperatorError: a parameter, a column or a streaming frame is not usable; the text says what is legal.
@@ -101,14 +101,9 @@ class TopN:
     after_ttl: AfterTtl = "keep"
     strategy: Strategy | None = field(default=None, metadata={ASIDE: True})
     rises: str = field(default="", metadata={ASIDE: True})
-    improving: InitVar[bool] = False
 
-    def __post_init__(self, improving: bool) -> None:
-        if improving:
-            warnings.warn("the parameter `improving` of TopN is now `monotonic`; rename it", DeprecationWarning, stacklevel=3)
-            object.__setattr__(self, "monotonic", True)
-        if not self.order:
-            raise OperatorError.bad_value("order_by", self.order_by, "at least one column, such as 'revenue DESC'")
+    def __post_init__(self) -> None:
+        self._check_names()
         if not (is_count(self.rank_end) or (isinstance(self.rank_end, str) and self.rank_end)):
             raise OperatorError.bad_value("rank_end", self.rank_end, "a whole number of at least 1, or the column that holds it")
         if not is_count(self.rank_start) or (isinstance(self.rank_end, int) and self.rank_start > self.rank_end):
@@ -119,6 +114,17 @@ class TopN:
             raise OperatorError.bad_value("monotonic", self.monotonic, "true with a `unique_key`, by which a row replaces another")
         _ = self._ttl
         self._check_strategy()
+
+    def _check_names(self) -> None:
+        """Raise `OperatorError` unless the columns and the flags have legal types, and `change` is none of the other columns."""
+        check_orders("order_by", self.order_by)
+        check_columns("by", self.by)
+        check_columns("unique_key", self.unique_key)
+        check_column("change", self.change, is_optional=True)
+        check_flag("with_rank", self.with_rank)
+        check_flag("monotonic", self.monotonic)
+        if self.change in (*self.partition, *self.key, *(o.column for o in self.order)):
+            raise OperatorError.bad_value("change", self.change, "a column that is neither in `by`, `unique_key` nor `order_by`")
 
     def _check_strategy(self) -> None:
         if self.strategy is None:

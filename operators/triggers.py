@@ -125,6 +125,13 @@ class EveryInterval:
         return time is not None and (previous_time is None or time // self.interval_ms > previous_time // self.interval_ms)
 
 
+def check_trigger(parameter: str, trigger: object) -> None:
+    """Raise `OperatorError` unless a parameter is a trigger, or None."""
+    if trigger is not None and (isinstance(trigger, type) or not isinstance(trigger, Trigger)):
+        legal = "EveryStep(), EveryRows(100), EveryInterval('10 minutes') or a trigger of your own, or None for none"
+        raise OperatorError.bad_value(parameter, trigger, legal)
+
+
 def shown_columns(trigger: Trigger | None) -> tuple[str, ...]:
     """The columns that early results have in addition; none without a trigger."""
     return (ROWS_SEEN, IS_FINAL) if trigger else ()

@@ -19,8 +19,9 @@ from operators.columns import FINAL_AT, RESULT_TIME, check_distinct, check_time,
 from operators.contract import ASIDE
 from operators.engine_columns import EVENT_TIME, drop_engine_columns
 from operators.errors import OperatorError, StreamingError
-from operators.evictors import Evictor
+from operators.evictors import Evictor, check_evictor
 from operators.nondeterministic import check_deterministic
+from operators.parameters import check_column, check_sql
 from operators.timing import Duration
 from operators.triggers import ROWS_SEEN, Trigger
 from operators.windows import AnyWindow, Session
@@ -90,9 +91,13 @@ class WindowJoin(WindowedOperator):
 
     def __post_init__(self) -> None:
         check_purging(self.purging, self.window, self.early)
+        check_column("left_time", self.left_time)
+        check_column("right_time", self.right_time)
+        check_evictor(self.evictor)
         check_evicted_sides(self.evictor, self.key)
         if self.how not in get_args(How):
             raise OperatorError.bad_value("how", self.how, ", ".join(get_args(How)))
+        check_sql("residual", self.residual)
         check_deterministic("residual", self.residual or "")
         _ = self.names, self.lateness
 
@@ -110,6 +115,7 @@ class WindowJoin(WindowedOperator):
         """The names of the result's columns (see `NamesColumns`)."""
         left, right = inputs
         joined_columns = self.names.result_columns(left, right)
+        check_deterministic("residual", self.residual or "", joined_columns)
         columns = (*map(self.names.left_only_name, left), *self._added_columns) if self.how in ("semi", "anti") else joined_columns
         check_distinct([*columns, *self.shown_columns])
         return columns

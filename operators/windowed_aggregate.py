@@ -1,6 +1,6 @@
 """The windowed aggregate: one row for each key and window, of all rows in the window."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 
@@ -17,7 +17,8 @@ from operators.columns import FINAL_AT, RESULT_TIME, check_distinct, check_prese
 from operators.contract import ASIDE
 from operators.engine_columns import EVENT_TIME, drop_engine_columns
 from operators.errors import OperatorError, StreamingError
-from operators.evictors import Evictor
+from operators.evictors import Evictor, check_evictor
+from operators.parameters import check_column, check_columns
 from operators.timing import Duration
 from operators.triggers import ROWS_SEEN, Trigger
 from operators.windows import END, Aligned, AnyWindow, Session, Tumbling
@@ -90,6 +91,9 @@ class WindowedAggregate(WindowedOperator):
     purging: Purging | None = None
 
     def __post_init__(self) -> None:
+        check_columns("by", self.by)
+        check_column("time", self.time)
+        check_evictor(self.evictor)
         _ = self.lateness
         _ = self._aggregates
         check_purging(self.purging, self.window, self.early)
@@ -99,9 +103,11 @@ class WindowedAggregate(WindowedOperator):
 
     def _check_sets(self, sets: Sequence[Sequence[str]]) -> None:
         legal = f"different lists of some of the columns of `by`, which are {', '.join(self.key) or 'none'}"
-        column_sets = [{*columns} for columns in sets]
-        are_lists = not any(isinstance(columns, str) or len({*columns}) < len(columns) for columns in sets)
-        if not sets or not are_lists or any(not columns <= {*self.key} or column_sets.count(columns) > 1 for columns in column_sets):
+        are_lists = isinstance(sets, Collection) and all(isinstance(one, Collection) and not isinstance(one, str) for one in sets)  # pyright: ignore[reportUnnecessaryIsInstance]
+        column_sets = [{*columns} for columns in sets] if are_lists and all(c in self.key for one in sets for c in one) else []
+        if not column_sets or any(
+            len(one) < len(columns) or column_sets.count(one) > 1 for one, columns in zip(column_sets, sets, strict=True)
+        ):
             raise OperatorError.bad_value("grouping_sets", sets, legal)
         if isinstance(self.window, Session):
             raise OperatorError.bad_value("grouping_sets", sets, "None for sessions, which are those of one key: make a table for each set")
@@ -187,6 +193,7 @@ class WindowedAggregate(WindowedOperator):
         plain_rows = drop_engine_columns(rows)
         check_present(plain_rows, self.key, "by")
         check_time(plain_rows, self.time, "time")
+        self._aggregates.check_bare_names(plain_rows.columns)
 
     def _aggregate_stream(self, rows: DataFrame) -> DataFrame:
         unsupported = {

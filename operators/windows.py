@@ -22,7 +22,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from operators.errors import OperatorError
-from operators.timing import Duration, duration_ms, positive_ms
+from operators.timing import Duration, check_not_too_long, duration_ms, positive_ms
 
 START, END = "start", "end"
 _MOST_LITERAL_WINDOWS = 64
@@ -48,7 +48,9 @@ class _Shifted:
     @cached_property
     def origin(self) -> int:
         """The offset in ms."""
-        return duration_ms(self.offset, "offset")
+        origin = duration_ms(self.offset, "offset")
+        check_not_too_long(self.offset, origin, "offset")
+        return origin
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -23,7 +23,7 @@ from operators._support.collected_order import first_in_read_order
 from operators._support.order_independent import rewrite_aggregates
 from operators._support.sql_tokens import Token, calls_of, tokens_of
 from operators.errors import OperatorError
-from operators.nondeterministic import CHANCE, FILES, SESSION, nondeterministic_part, way_out_of_text
+from operators.nondeterministic import CHANCE, FILES, SESSION, check_deterministic, nondeterministic_part, way_out_of
 
 _MERGE_FUNCTION = {"count": "sum", **{name: name for name in ("sum", "min", "max", "bool_and", "bool_or", "bit_and", "bit_or", "bit_xor")}}
 """The aggregate that merges the partial results of an aggregate."""
@@ -168,8 +168,8 @@ rows; in place of first use min_by(v, struct(event_time, seq, arrival)), or max_
         if part is None:
             return None
         if part in CHANCE | FILES | SESSION:
-            return f"{_OTHER_THAN_ROWS}, as {part} does"
-        return f"the clock, as {part} does{way_out_of_text(part) or '; take a time from a column of the rows'}"
+            return f"{_OTHER_THAN_ROWS}, as {part} does{way_out_of(part)}"
+        return f"the clock, as {part} does{way_out_of(part) or '; take a time from a column of the rows'}"
 
 
 @dataclass(frozen=True)
@@ -189,7 +189,7 @@ class Aggregates:
         is_mapping = isinstance(aggregates, Mapping)  # pyright: ignore[reportUnnecessaryIsInstance]
         if not is_mapping or not all(isinstance(text, str) for text in chain(aggregates, aggregates.values())):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise OperatorError.bad_value("aggregates", aggregates, "a mapping of names to SQL, such as {'rows': 'count(*)'}")
-        if not aggregates:
+        if not aggregates or not all(text.strip() for text in aggregates.values()):
             raise OperatorError.bad_value("aggregates", aggregates, "at least one, such as {'rows': 'count(*)'}")
         for name, sql in aggregates.items():
             if not name or "." in name or "`" in name:
@@ -210,6 +210,11 @@ class Aggregates:
     def change_with_every_row(self) -> bool:
         """Whether every row changes at least one of the values."""
         return any(expression.changes_with_every_row for expression in self.expressions.values())
+
+    def check_bare_names(self, columns: Sequence[str]) -> None:
+        """Raise `OperatorError` if a name is no column, but a function that Spark calls without parentheses."""
+        for expression in self.expressions.values():
+            check_deterministic("aggregates", expression.sql, columns)
 
     def plain_columns(self) -> list[Column]:
         """The aggregates as they were given."""

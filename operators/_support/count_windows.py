@@ -12,8 +12,9 @@ from operators.columns import check_present, names, temporary
 from operators.contract import NEVER_LATE
 from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ, drop_engine_columns
 from operators.errors import OperatorError, StreamingError, check_count
-from operators.evictors import Evictor, TimeEvictor, keep_by_arrival
+from operators.evictors import Evictor, TimeEvictor, check_evictor, keep_by_arrival
 from operators.nondeterministic import check_deterministic
+from operators.parameters import check_columns, check_sql
 from operators.steps import ByKey
 
 WINDOW_NUMBER = "window_number"
@@ -71,7 +72,9 @@ class CountWindowOperator:
         return (*self.key, _WINDOW)
 
     def check_windows(self) -> None:
-        """Raise `OperatorError` unless the parameters say when a window ends."""
+        """Raise `OperatorError` unless the parameters have legal types and say when a window ends."""
+        check_columns("by", self.by)
+        check_evictor(self.evictor)
         if self.ends_with is None:
             if self.size is None:
                 raise OperatorError.bad_value("size", self.size, "a whole number of at least 1, or None with `ends_with`")
@@ -125,6 +128,7 @@ class CountWindowOperator:
         return rows_with_count.withColumn(_WINDOW, F.explode(window_numbers))
 
     def _assign_by_condition(self, rows: DataFrame, condition: str) -> DataFrame:
+        check_deterministic("ends_with", condition, rows.columns)
         kind = rows.select("*", F.expr(condition)).schema[-1].dataType
         if not isinstance(kind, BooleanType):
             raise OperatorError.bad_value("ends_with", condition, f"a condition, and not an expression of the type {kind.simpleString()}")
@@ -152,6 +156,7 @@ def _window_numbers(row: Column, rows: Column, size: int, slide: int) -> Column:
 
 def _check_reads_one_row(parameter: str, sql: str) -> None:
     """Raise `OperatorError` if the value of a condition on a row depends on more than that row."""
+    check_sql(parameter, sql)
     check_deterministic(parameter, sql)
     code = [token.name for token in tokens_of(sql) if token.is_code]
     if {("(", "select"), ("over", "(")} & {*pairwise(code)}:

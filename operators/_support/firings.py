@@ -20,7 +20,7 @@ from operators.engine_columns import WATERMARK, drop_engine_columns, tie_breaker
 from operators.errors import OperatorError
 from operators.steps import ByTimeRange
 from operators.timing import millis, timestamp
-from operators.triggers import EveryInterval, EveryRows, Trigger
+from operators.triggers import EveryInterval, EveryRows, Trigger, check_trigger
 from operators.windows import END, AnyWindow, Session, check_window, since_last_multiple
 
 FIRING = "firing"
@@ -33,8 +33,9 @@ Purging = EveryRows | EveryInterval
 
 
 def check_purging(trigger: Purging | None, window: AnyWindow, early: Trigger | None) -> None:
-    """Raise `OperatorError` unless `window` is a kind of window, and a trigger, if there is one, can purge such windows."""
+    """Raise `OperatorError` unless `window` and `early` have legal types, and a trigger, if there is one, can purge such windows."""
     check_window(window)
+    check_trigger("early", early)
     if trigger is None:
         return
     if early is not None:

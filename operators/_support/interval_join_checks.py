@@ -1,10 +1,11 @@
 """The legal values of an interval join's parameters; some depend on its kind."""
 
 from collections.abc import Mapping
-from typing import Literal, get_args
+from typing import Literal, Protocol, get_args
 
 from operators.errors import OperatorError
 from operators.nondeterministic import check_deterministic
+from operators.parameters import check_column, check_flag, check_sql
 from operators.triggers import EveryInterval, EveryStep, Trigger
 
 How = Literal["inner", "left", "right", "full", "semi", "anti"]
@@ -23,21 +24,50 @@ _KINDS: Mapping[ResultTime, tuple[How, ...]] = {
 """For each time of results, the kinds of joins whose results all have it."""
 
 
-def check_parameters(how: How, residual: str | None, late_rows: LateRows, early: Trigger | None, result_time: ResultTime) -> None:
-    """Check the extra condition of an interval join, and the parameters that are one of several words, or that depend on its kind.
+class _Join(Protocol):
+    """The parameters of an interval join that are checked here."""
+
+    @property
+    def how(self) -> How: ...
+
+    @property
+    def residual(self) -> str | None: ...
+
+    @property
+    def late_rows(self) -> LateRows: ...
+
+    @property
+    def early(self) -> Trigger | None: ...
+
+    @property
+    def result_time(self) -> ResultTime: ...
+
+
+def check_parameters(join: _Join) -> None:
+    """Check the types of an interval join's parameters, and those that are one of several words, or that depend on its kind.
 
     Raises:
-        OperatorError: the condition depends on more than the rows, the kind or the rule for late rows is unknown, a join of this kind has
-            no such early results, or a result of it may lack the row of this time.
+        OperatorError: a parameter has another type, the condition depends on more than the rows, the kind or the rule for late rows is
+            unknown, a join of this kind has no such early results, or a result of it may lack the row of this time.
     """
-    for parameter, value, words in (("how", how, How), ("late_rows", late_rows, LateRows)):
-        if value not in get_args(words):
-            raise OperatorError.bad_value(parameter, value, ", ".join(get_args(words)))
-    check_deterministic("residual", residual or "")
+    for parameter, words in (("how", How), ("late_rows", LateRows)):
+        if getattr(join, parameter) not in get_args(words):
+            raise OperatorError.bad_value(parameter, getattr(join, parameter), ", ".join(get_args(words)))
+    for parameter in ("left_time", "right_time"):
+        check_column(parameter, getattr(join, parameter))
+    for parameter in ("lower_exclusive", "upper_exclusive", "time_buckets"):
+        check_flag(parameter, getattr(join, parameter))
+    check_sql("residual", join.residual)
+    check_deterministic("residual", join.residual or "")
+    _check_kind(join.how, join.early, join.result_time)
+
+
+def _check_kind(how: How, early: Trigger | None, result_time: ResultTime) -> None:
+    """Raise `OperatorError` unless a join of this kind has such early results, and each of its results the row of this time."""
     triggers, reason = _TRIGGERS.get(how, ((EveryStep, EveryInterval), "a pair has two rows, and gets no more"))
-    if early and not isinstance(early, triggers):
+    if early is not None and not isinstance(early, triggers):
         kinds = " or ".join([*[kind.__name__ for kind in triggers], f"None for how={how!r}"])
         raise OperatorError.bad_value("early", early, f"{kinds}: {reason}")
-    if how not in _KINDS.get(result_time, ()):
+    if result_time not in get_args(ResultTime) or how not in _KINDS[result_time]:
         legal = ", ".join(repr(time) for time, kinds in _KINDS.items() if how in kinds)
         raise OperatorError.bad_value("result_time", result_time, f"for how={how!r}, the time of a row that every result has: {legal}")

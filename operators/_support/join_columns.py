@@ -8,6 +8,7 @@ from pyspark.sql import functions as F
 
 from operators.columns import check_distinct, check_present, check_same_types, names, temporary
 from operators.errors import ColumnError, OperatorError
+from operators.parameters import check_columns, check_prefix
 
 
 @dataclass(frozen=True)
@@ -31,11 +32,11 @@ class JoinColumns:
         """Read the key and the prefixes of a join.
 
         Raises:
-            OperatorError: the key is empty, or the prefixes are equal.
+            OperatorError: the key is empty or no list of names, or the prefixes are equal or no texts.
         """
-        if not names(on):
-            legal = "at least one column; a join without a key would compare every row with every other"
-            raise OperatorError.bad_value("on", on, legal)
+        check_columns("on", on, why_needed="a join without a key would compare every row with every other")
+        check_prefix("left_prefix", left_prefix)
+        check_prefix("right_prefix", right_prefix)
         if left_prefix == right_prefix:
             raise OperatorError.bad_value("right_prefix", right_prefix, "a prefix other than `left_prefix`")
         return cls(names(on), left_prefix, right_prefix, tuple(added))

@@ -7,7 +7,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from operators.errors import DurationError
-from operators.timing import Duration, length_ms
+from operators.timing import Duration, bounded_length_ms
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class Lateness:
     @classmethod
     def read(cls, duration: Duration) -> Self:
         """Read the parameter `allowed_lateness`."""
-        return cls(length_ms(duration, "allowed_lateness"))
+        return cls(bounded_length_ms(duration, "allowed_lateness"))
 
     def __bool__(self) -> bool:
         return self.ms > 0

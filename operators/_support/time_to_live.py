@@ -11,7 +11,7 @@ from operators.columns import check_time, parameter, temporary
 from operators.engine_columns import BATCH_TIME, EVENT_TIME, PERIOD_END, PERIOD_START
 from operators.errors import OperatorError
 from operators.steps import ByKey, Kept
-from operators.timing import Duration, TimeKind, length_ms
+from operators.timing import Duration, TimeKind, bounded_length_ms
 
 AfterTtl = Literal["keep", "retract"]
 """What happens to the rows of an expired key: they stay until its next row, or they are removed."""
@@ -40,14 +40,14 @@ class TimeToLive:
         Raises:
             OperatorError: one of them is not legal, or there is no key that could expire.
         """
-        if ttl is not None and not length_ms(ttl, "ttl"):
+        if ttl is not None and not bounded_length_ms(ttl, "ttl"):
             raise OperatorError.bad_value("ttl", ttl, "longer than no time, or None for no limit")
         if ttl_by not in get_args(TimeKind):
             raise OperatorError.bad_value("ttl_by", ttl_by, ", ".join(get_args(TimeKind)))
         can_expire = ttl is not None and key
         if after_ttl not in get_args(AfterTtl) or (after_ttl == "retract" and not can_expire):
             raise OperatorError.bad_value("after_ttl", after_ttl, "keep; or retract, with a `ttl` and partitions (`by`) that expire")
-        return None if ttl is None else cls(length_ms(ttl, "ttl"), ttl_by, after_ttl == "retract")
+        return None if ttl is None else cls(bounded_length_ms(ttl, "ttl"), ttl_by, after_ttl == "retract")
 
     def reads(self, key: tuple[str, ...], *, through: tuple[str, ...] = (), change: str | None = None, keeps: bool = True) -> ByKey:
         """What a step reads: the rows of the keys of its new rows; and which keys expire, if their rows are removed.

@@ -9,7 +9,8 @@ from operators.consecutive import Consecutive
 from operators.contract import Operator
 from operators.sql.durations import words
 from operators.sql.relations import Apply, Input, Named, Ranked, Relation, Select, Windowed
-from operators.steps import FOREVER, ByKey, ByTimeRange, Emits, NewRows
+from operators.steps import ByKey, ByTimeRange, Emits, NewRows
+from operators.timing import FOREVER
 from operators.top_n import TopN
 
 _INDENT = "  "

@@ -147,7 +147,7 @@ REFUSED = [
         id="a ranking without a key",
     ),
     pytest.param(
-        TopN(order_by="n", rank_end=1, change="n"), ("windows",), "a name that is no column of 'windows'", id="a kind that is a column"
+        TopN(order_by="k", rank_end=1, change="n"), ("windows",), "a name that is no column of 'windows'", id="a kind that is a column"
     ),
 ]
 

@@ -1,8 +1,25 @@
 """Aggregates that depend on the order of rows, on randomness or on the clock are refused; others are accepted."""
 
-import pytest
+from collections.abc import Callable
 
-from operators import Aggregate, IntervalJoin, OperatorError, Tumbling, WindowedAggregate, WindowJoin
+import pytest
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from operators import (
+    Aggregate,
+    CoGroup,
+    CountWindowAggregate,
+    DeltaEvictor,
+    IntervalJoin,
+    Operator,
+    OperatorError,
+    ProcessCountWindow,
+    ProcessWindow,
+    Tumbling,
+    WindowedAggregate,
+    WindowJoin,
+)
 
 
 @pytest.mark.parametrize(
@@ -28,6 +45,10 @@ from operators import Aggregate, IntervalJoin, OperatorError, Tumbling, Windowed
         ("listagg(m['A'], ',') WITHIN GROUP (ORDER BY m['a'])", "by the value itself"),
         ("sum(v * rand())", r"more than the rows \(random numbers, files or the session\), as rand does"),
         ("max(current_timestamp)", "the clock, as current_timestamp does"),
+        ("max(current_user)", r"more than the rows \(random numbers, files or the session\), as current_user does"),
+        ("count_if(k = SESSION_USER)", "as session_user does; write the name of a column in backticks"),
+        ("max(`rand`())", "as rand does"),
+        ("count_if(o.user = current_user)", "as current_user does"),
         ("max(LOCALTIME())", "the clock, as localtime does"),
         ("max(input_file_block_start())", "as input_file_block_start does"),
         ("count_if(name = session_user())", "as session_user does"),
@@ -56,6 +77,11 @@ def test_an_aggregate_that_depends_on_order_randomness_or_the_clock_is_refused(s
         "sort_array(collect_list(struct(seq, arrival)))",
         "size(collect_set(v))",
         "max(o.current_date)",
+        "max(o.current_user)",
+        "max(`current_user`)",
+        "max(user)",
+        "max(struct(k AS current_user, user))",
+        "size(filter(sort_array(collect_list(v)), session_user -> session_user > 1))",
         "max(unix_timestamp(t))",
         "max(unix_timestamp(`t`))",
         "max(unix_timestamp('2024-01-01 00:00:00'))",
@@ -89,7 +115,54 @@ def test_a_deterministic_aggregate_is_accepted(sql: str) -> None:
     assert Aggregate(by="k", aggregates={"x": sql}).aggregates == {"x": sql}
 
 
-@pytest.mark.parametrize("residual", ["left_t < now()", "left_t < 'now'", "v > rand()", "unix_timestamp() - left_v > right_v"])
+def test_a_name_that_is_no_column_is_a_function_without_parentheses(spark: SparkSession) -> None:
+    rows = spark.sql("SELECT 'a' AS k, TIMESTAMP '1970-01-01 00:00:01' AS event_time, 1L AS seq, 0L AS arrival")
+    minute = Tumbling(size="1 minute")
+    operators: list[Operator] = [
+        Aggregate(by="k", aggregates={"who": "max(user)"}),
+        WindowedAggregate(by="k", window=minute, aggregates={"who": "max(user)"}),
+        CountWindowAggregate(by="k", size=1, aggregates={"who": "max(user)"}),
+        CountWindowAggregate(by="k", ends_with="k <> `user`", aggregates={"n": "count(*)"}),
+    ]
+    for operator in operators:
+        with pytest.raises(OperatorError, match=r"`(aggregates|ends_with)` is .*; legal: .* on the rows alone.*, as user does"):
+            operator(rows)
+        assert operator(rows.withColumn("User", F.lit("me"))).columns
+
+
+def test_an_extra_join_condition_reads_columns_of_the_result() -> None:
+    columns = ["k", "event_time", "v"]
+    for join in (
+        IntervalJoin(on="k", lower=0, upper=0, residual="v <> user"),
+        WindowJoin(on="k", window=Tumbling(size=1), residual="v <> user"),
+    ):
+        with pytest.raises(OperatorError, match=r"`residual` is 'v <> user'; legal: .*, as user does"):
+            join.result_columns(columns, columns)
+        assert "user" in join.result_columns(columns, [*columns, "user"])
+
+
+@pytest.mark.parametrize(
+    ("make", "parameter"),
+    [
+        (lambda: ProcessWindow(by="k", window=Tumbling(size=1), rows="transform(elements, e -> struct(user AS who))"), "rows"),
+        (lambda: ProcessCountWindow(by="k", size=1, rows="transform(elements, e -> struct(user AS who))"), "rows"),
+        (lambda: CoGroup(on="k", window=Tumbling(size=1), rows="transform(left, l -> struct(user AS who))"), "rows"),
+        (lambda: DeltaEvictor("row.v - length(user)", 1), "delta"),
+    ],
+)
+def test_a_function_of_a_windows_rows_has_no_column_of_the_user(make: Callable[[], object], parameter: str) -> None:
+    with pytest.raises(OperatorError, match=f"`{parameter}` is .*, as user does"):
+        make()
+
+
+def test_a_row_or_a_key_may_be_named_user() -> None:
+    ProcessWindow(by="user", window=Tumbling(size=1), rows="transform(elements, e -> struct(user AS who))")
+    CoGroup(on="k", window=Tumbling(size=1), rows="transform(left, (user, i) -> struct(user.id, i, user.user))")
+
+
+@pytest.mark.parametrize(
+    "residual", ["current_user = left_name", "left_t < now()", "left_t < 'now'", "v > rand()", "unix_timestamp() - left_v > right_v"]
+)
 def test_an_extra_join_condition_depends_on_the_rows_alone(residual: str) -> None:
     with pytest.raises(OperatorError, match=r"`residual` is .*; legal: an expression whose value depends on the rows alone"):
         WindowJoin(on="k", window=Tumbling(size="1 minute"), residual=residual)

@@ -17,8 +17,7 @@ from operators import ByTimeRange, ClosedRange, ColumnError, EveryInterval, Ever
 from operators.contract import NEVER_LATE
 from operators.engine_columns import WATERMARK
 from operators.interval_join import How, LateRows
-from operators.steps import FOREVER
-from operators.timing import instant
+from operators.timing import FOREVER, instant
 from tests.operators.examples import Example, check
 from tests.operators.frames import EVENTS, by_tag, frame, tagged
 from tests.support.late_rows_model import Arrival, JoinModel

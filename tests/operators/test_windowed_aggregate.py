@@ -135,7 +135,7 @@ def test_rows_are_aggregated_by_pane_before_windows_are_generated(spark: SparkSe
     [
         ({"aggregates": {}}, OperatorError, "`aggregates` is {}; legal: at least one"),
         ({"aggregates": {"window_start": "count(*)"}}, ColumnError, "the result would have window_start twice"),
-        ({"by": ("k", "K")}, ColumnError, "the result would have K twice; rename one of them"),
+        ({"by": ("k", "K")}, OperatorError, "`by` is ('k', 'K'); legal: each column once"),
     ],
 )
 def test_illegal_parameters_are_refused(parameters: dict[str, Any], error: type[OperatorError], message: str) -> None:

@@ -11,8 +11,7 @@ from assets.contracts import DerivedAsset
 from operators.changelog import INSERT
 from operators.columns import FINAL_AT, RESULT_TIME, temporary
 from operators.engine_columns import EVENT_TIME, WATERMARK
-from operators.steps import FOREVER
-from operators.timing import timestamp
+from operators.timing import FOREVER, timestamp
 from platform_defs.engine.inputs.input import Input
 from platform_defs.engine.inputs.prepared_rows import LATE, as_input
 from platform_defs.engine.inputs.span import Span
