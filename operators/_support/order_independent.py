@@ -20,6 +20,7 @@ from pyspark.sql.types import (
     IntegerType,
     IntegralType,
     LongType,
+    MapType,
     ShortType,
     StringType,
     StructType,
@@ -29,7 +30,7 @@ from pyspark.sql.types import (
 from operators._support import moments
 from operators._support.exact_sums import exact_sum
 from operators._support.sql_tokens import Call, calls_of, tokens_of, without_comments
-from operators.column_types import has_map
+from operators.column_types import types_within
 
 _SUMS, _AVERAGES = frozenset({"sum", "try_sum"}), frozenset({"avg", "mean", "try_avg"})
 _CHOICES = frozenset({"min_by", "max_by"})
@@ -138,13 +139,17 @@ def _statistic_sql(call: Call) -> str | None:
 
 
 def _choice_sql(call: Call, types: _Types) -> str | None:
-    """`min_by` and `max_by`: of the rows with the least or the greatest order, the one with the least or the greatest value."""
+    """`min_by` and `max_by`: of the rows with the least or the greatest order, the one with the least or the greatest value.
+
+    Maps and variants, which have no order, are compared by their JSON.
+    """
     if len(call.arguments) != 2:
         return None
     value, order = call.arguments
-    if any(kind is None or has_map(kind) or isinstance(kind, VariantType) for kind in (types[value], types[order])):
-        return None
-    order_then_value = f"if(({order}) IS NULL, null, named_struct('o', {order}, 'v', {value}))"
+    value_kind = types[value]
+    has_no_order = value_kind is not None and any(isinstance(kind, MapType | VariantType) for kind in types_within(value_kind))
+    comparable_value = f"to_json(named_struct('v', {value}))" if has_no_order else value
+    order_then_value = f"if(({order}) IS NULL, null, named_struct('o', {order}, 'v', {comparable_value}))"
     return f"{call.function}({value}, {order_then_value}){_filter_clause(call)}"
 
 

@@ -217,6 +217,16 @@ def test_maps_can_still_be_chosen(spark: SparkSession) -> None:
     assert Aggregate(by="k", aggregates={"newest": "max_by(m, n)"})(rows).collect()[0]["newest"] == {"a": 2}
 
 
+def test_of_equal_rows_maps_and_variants_are_chosen_by_their_json(spark: SparkSession) -> None:
+    rows = spark.sql(
+        "SELECT k, map('a', v) AS m, map(v, 'x') AS n, parse_json(string(v)) AS j, array(map('a', v)) AS a "
+        "FROM VALUES (1, 7), (1, 9), (1, 8) AS t(k, v)"
+    )
+    operator = Aggregate(by="k", aggregates={"m": "max_by(m, k)", "n": "min_by(n, k)", "j": "to_json(max_by(j, k))", "a": "max_by(a, k)"})
+    for order in ("m.a", F.col("m.a").desc()):
+        assert operator(rows.orderBy(order).coalesce(1)).collect() == [(1, {"a": 9}, {7: "x"}, "9", [{"a": 9}])]
+
+
 @pytest.mark.parametrize("window", [Tumbling(size="2 s"), Sliding(size="2 s", slide="1 s")], ids=["tumbling", "sliding"])
 def test_windows_of_doubles_do_not_depend_on_the_order(spark: SparkSession, window: Tumbling | Sliding) -> None:
     rng = random.Random(3)
