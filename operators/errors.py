@@ -4,6 +4,8 @@ import difflib
 from collections.abc import Iterable, Mapping
 from typing import Self
 
+_MOST_ROWS = 10**18
+
 
 class TidemarkError(Exception):
     """The base of every error that Tidemark raises for a reason that its user can act on."""
@@ -35,14 +37,14 @@ def did_you_mean(name: object, known_names: Iterable[str], other_names: Mapping[
 
 
 def is_count(value: object) -> bool:
-    """Whether a value is a whole number of at least 1."""
-    return isinstance(value, int) and not isinstance(value, bool) and value >= 1
+    """Whether a value is a whole number of at least 1, with which numbers of rows do not overflow."""
+    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= _MOST_ROWS
 
 
 def check_count(parameter: str, value: object) -> None:
     """Raise `OperatorError` unless a number of rows is a whole number of at least 1."""
     if not is_count(value):
-        raise OperatorError.bad_value(parameter, value, "a whole number of at least 1")
+        raise OperatorError.bad_value(parameter, value, "a whole number of at least 1, and at most 10**18")
 
 
 class DurationError(OperatorError):

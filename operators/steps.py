@@ -1,10 +1,18 @@
 """What an operator declares for the engine's steps: what a step must read, and how its results are written."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, cast
 
 from operators.errors import OperatorError
 from operators.timing import FOREVER, TimeKind
+
+
+def _check_names(parameter: str, names: object) -> None:
+    """Raise `OperatorError` unless a parameter is a sequence of names; a text alone would be one of its letters."""
+    values = cast(Sequence[object], names)
+    if isinstance(names, str) or not isinstance(names, Sequence) or not all(isinstance(value, str) for value in values):
+        raise OperatorError.bad_value(parameter, values, "a tuple of names of columns, such as ('k',)")
 
 
 class Reads:
@@ -106,6 +114,8 @@ class ByTimeRange(Reads):
     by_arrival: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
+        if not isinstance(self.lookback, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise OperatorError.bad_value("lookback", self.lookback, "a number of ms, or None, for each input, such as (1000,)")
         endless = [index for index, lookback in enumerate(self.lookback) if lookback is None and index not in self.versions]
         if endless:
             legal = f"a number of ms for input {endless[0]}: only inputs in `versions` can be read from their beginning at each step"
@@ -144,6 +154,10 @@ class NewRows(Reads):
 
     touches: tuple[str, ...] | None = None
     change: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.touches is not None:
+            _check_names("touches", self.touches)
 
     @property
     def affected_by(self) -> tuple[str, ...]:
@@ -195,6 +209,8 @@ class ByKey(Reads):
     keeps: Kept | None = None
 
     def __post_init__(self) -> None:
+        _check_names("key", self.key)
+        _check_names("through", self.through)
         if self.keeps and self.keeps.ttl is not None and self.through:
             raise OperatorError.bad_value("keeps", self.keeps, "no `ttl` with `through`: a row may move to a key whose rows are forgotten")
 
@@ -227,6 +243,9 @@ class Append(Emits):
 
     key: tuple[str, ...] = ()
 
+    def __post_init__(self) -> None:
+        _check_names("key", self.key)
+
 
 @dataclass(frozen=True)
 class Upsert(Emits):
@@ -238,3 +257,6 @@ class Upsert(Emits):
 
     upserts: ClassVar[bool] = True
     key: tuple[str, ...]
+
+    def __post_init__(self) -> None:
+        _check_names("key", self.key)

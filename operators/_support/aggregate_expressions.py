@@ -22,7 +22,8 @@ from pyspark.sql.types import DoubleType, FloatType, StructType
 from operators._support.collected_order import first_in_read_order
 from operators._support.order_independent import rewrite_aggregates
 from operators._support.sql_tokens import Token, calls_of, tokens_of
-from operators.errors import OperatorError
+from operators.columns import TEMPORARY
+from operators.errors import ColumnError, OperatorError
 from operators.nondeterministic import CHANCE, FILES, SESSION, check_deterministic, nondeterministic_part, way_out_of
 
 _MERGE_FUNCTION = {"count": "sum", **{name: name for name in ("sum", "min", "max", "bool_and", "bool_or", "bit_and", "bit_or", "bit_xor")}}
@@ -194,6 +195,8 @@ class Aggregates:
         for name, sql in aggregates.items():
             if not name or "." in name or "`" in name:
                 raise OperatorError.bad_value("aggregates", {name: sql}, "names that are not empty and have no dot and no backtick")
+            if name.lower().startswith(TEMPORARY):
+                raise ColumnError.reserved(name, TEMPORARY)
         return cls({name: AggregateExpression(sql) for name, sql in aggregates.items()})
 
     @property

@@ -71,6 +71,11 @@ def test_a_name_that_no_expression_can_read_is_refused(operator: Callable[..., o
         operator(by="k", aggregates={"n": "count(*)", name: "count(*)"})
 
 
+def test_a_name_of_a_temporary_column_is_refused() -> None:
+    with pytest.raises(OperatorError, match="the column '__tm_window' starts with '__tm_', which is reserved"):
+        WindowedAggregate(window=TUMBLING, aggregates={"__tm_window": "count(*)"})
+
+
 @pytest.mark.parametrize(
     "name", ["EXPR$0", "größe", "clicks-per-hour", "n@home", "a:b", "table", "_n", "total sum", "a/b", "a%", "a#", "a,b", "a=b"]
 )
