@@ -156,7 +156,7 @@ class Pipeline:
         self.check_suites(suites)
         return suites
 
-    def check_suites(self, suites: Suites) -> None:
+    def check_suites(self, suites: Mapping[str, object]) -> None:
         """Raise `ContractError` unless suites have the names of sources and tables."""
         if not isinstance(suites, Mapping):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ContractError.bad_value("suites", suites, "{name of a source or table: its suite}, or a function that returns that")
