@@ -14,6 +14,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from operators.sql.errors import SqlError
 from operators.sql.functions import CALLS, log10
+from operators.sql.syntax import FUNCTION_PARSERS, RANGE_PARSERS
 
 Tree = Any
 """A node of sqlglot's tree, whose children are not typed."""
@@ -31,10 +32,6 @@ def _window_function(name: str, parser: "FlinkParser") -> exp.Anonymous:
     return parser.window_function(name)
 
 
-def _plain_function(name: str, parser: "FlinkParser") -> exp.Anonymous:
-    return parser.plain_function(name)
-
-
 def _cast(is_safe: bool, parser: "FlinkParser") -> Any:
     return parser.cast(is_safe)
 
@@ -45,19 +42,16 @@ class FlinkParser(Parser):
     FUNCTIONS: ClassVar[dict[str, Any]] = {**_parser_table("FUNCTIONS"), **CALLS}
     FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
         **_parser_table("FUNCTION_PARSERS"),
+        **FUNCTION_PARSERS,
         "CAST": partial(_cast, False),
         "TRY_CAST": partial(_cast, True),
-        "INITCAP": partial(_plain_function, "INITCAP"),
         **{name: partial(_window_function, name) for name in WINDOW_FUNCTIONS},
     }
+    RANGE_PARSERS: ClassVar[dict[Any, Any]] = {**_parser_table("RANGE_PARSERS"), **RANGE_PARSERS}
 
     def window_function(self, name: str) -> exp.Anonymous:
         """The arguments of a windowing function, up to the closing bracket."""
         return exp.Anonymous(this=name, expressions=self._parse_csv(self._argument))
-
-    def plain_function(self, name: str) -> exp.Anonymous:
-        """A call as it is written."""
-        return exp.Anonymous(this=name, expressions=self._parse_csv(self._parse_assignment))
 
     def cast(self, is_safe: bool) -> Any:
         """CAST and TRY_CAST. Spark ignores the length of CHAR(n) and VARCHAR(n), to which Flink cuts or pads the text."""

@@ -1,44 +1,184 @@
-"""Calls of Flink's functions as Spark's, for those that sqlglot would translate in another way."""
+"""Calls of Flink's functions as Spark's, for those that sqlglot would translate in another way, or that have other values in Spark."""
 
+import re
 from functools import partial
 from typing import Any
 
 from sqlglot import exp
 
+from operators.sql.errors import SqlError
+from operators.sql.templates import fill, is_text, number_of_arguments, plain_call
+from operators.sql.text_functions import (
+    extracted_text,
+    found_position,
+    located_text,
+    padded_text,
+    replaced_text,
+    split_list,
+    split_text,
+    substring,
+    translated_text,
+)
+
 _OF_SPARK_TOO = ("TIMESTAMPDIFF", "TIMESTAMPADD")
 """Functions that have the same arguments in Spark and in Flink. sqlglot would change the arguments."""
+_FIRST = "IF(:b < 0, GREATEST(SIZE(:a) + :b + 1, 1), GREATEST(:b, 1))"
+_LAST = "IF(:c < 0, SIZE(:a) + :c + 1, LEAST(GREATEST(:c, 1), SIZE(:a)))"
+_TEMPLATES: dict[str, tuple[str, ...]] = {
+    "ARRAY_CONTAINS": ("IF(ISNULL(:b), SIZE(:a) > SIZE(ARRAY_COMPACT(:a)), ARRAY_POSITION(:a, :b) > 0)",),
+    "ARRAY_REMOVE": ("IF(ISNULL(:b), ARRAY_COMPACT(:a), ARRAY_REMOVE(:a, :b))",),
+    "ARRAY_REVERSE": ("REVERSE(:a)",),
+    "ARRAY_SLICE": (
+        f"IF(ISNULL(:b), NULL, SLICE(:a, {_FIRST}, SIZE(:a)))",
+        f"IF(ISNULL(:b) OR ISNULL(:c), NULL, SLICE(:a, {_FIRST}, GREATEST({_LAST} - {_FIRST} + 1, 0)))",
+    ),
+    "CONVERT_TZ": ("DATE_FORMAT(FROM_UTC_TIMESTAMP(TO_UTC_TIMESTAMP(TRY_TO_TIMESTAMP(:a), :b), :c), 'yyyy-MM-dd HH:mm:ss')",),
+    "FROM_BASE64": ("CAST(UNBASE64(:a) AS STRING)",),
+    "INITCAP": (
+        "ARRAY_JOIN(TRANSFORM(REGEXP_EXTRACT_ALL(:a, '[A-Za-z0-9]+|[^A-Za-z0-9]+', 0), "
+        "w -> IF(w RLIKE '^[A-Za-z0-9]', INITCAP(w), w)), '')",
+    ),
+    "PARSE_URL": ("TRY_PARSE_URL(:a, :b)", "TRY_PARSE_URL(:a, :b, :c)"),
+    "SHA224": ("SHA2(:a, 224)",),
+    "SHA256": ("SHA2(:a, 256)",),
+    "SHA384": ("SHA2(:a, 384)",),
+    "SHA512": ("SHA2(:a, 512)",),
+    "URL_DECODE": ("TRY_URL_DECODE(:a)",),
+    "WEEK": ("WEEKOFYEAR(:a)",),
+}
+"""By the name of a function, the expression of Spark for each number of arguments."""
+_WITHOUT_COUNTERPART = {
+    "JSON_ARRAY": "TO_JSON(ARRAY[...])",
+    "JSON_EXISTS": "GET_JSON_OBJECT(json, '$.path') IS NOT NULL, which is false for a null of JSON",
+    "JSON_OBJECT": "TO_JSON(NAMED_STRUCT('name', v)), which leaves out nulls",
+    "JSON_QUERY": "GET_JSON_OBJECT(json, '$.path'), which returns texts and numbers too",
+    "JSON_QUOTE": "CONCAT('\"', text, '\"') for a text without special characters",
+    "JSON_STRING": "TO_JSON(v) of an array, a map or a row",
+    "JSON_UNQUOTE": "GET_JSON_OBJECT(CONCAT('[', json, ']'), '$[0]')",
+    "JSON_VALUE": "GET_JSON_OBJECT(json, '$.path'), which returns objects and arrays too, as text",
+}
+"""For each function of Flink that Spark does not have, what to write instead."""
+REFUSED_CALLS = tuple(_WITHOUT_COUNTERPART)
+
+
+def refuse_call(name: str, *_: object) -> Any:
+    """Raise the error for a function that Spark does not have."""
+    raise SqlError.refused(name, "Spark has no such function", f"write {_WITHOUT_COUNTERPART[name]}")
+
+
+def fill_call(name: str, arguments: list[Any]) -> Any:
+    """A call by the template that has as many arguments."""
+    template = next((text for text in _TEMPLATES[name] if number_of_arguments(text) == len(arguments)), None)
+    return plain_call(name, arguments) if template is None else fill(template, *arguments)
 
 
 def _keep_function(name: str, arguments: list[Any]) -> exp.Anonymous:
     """A call that Spark accepts with the same arguments. The first argument is a unit of time."""
     unit, *others = arguments or [None]
-    return exp.Anonymous(this=name, expressions=[exp.var(unit.name.upper()) if isinstance(unit, exp.Column) else unit, *others])
+    return plain_call(name, [exp.var(unit.name.upper()) if isinstance(unit, exp.Column) else unit, *others])
 
 
-def _extracted_text(arguments: list[Any]) -> exp.If | exp.Anonymous:
-    """REGEXP_EXTRACT as in Flink: by default the whole match, and null without a match. Spark's is a group, and an empty text."""
-    if len(arguments) < 2:  # Spark's error names the arguments
-        return exp.Anonymous(this="REGEXP_EXTRACT", expressions=arguments)
-    text, pattern, *group = arguments
-    found = exp.Anonymous(this="REGEXP_EXTRACT", expressions=[text, pattern, *(group or [exp.Literal.number(0)])])
-    return exp.If(this=exp.RegexpLike(this=text.copy(), expression=pattern.copy()), true=found, false=exp.Null())
+def _extreme(kind: type[exp.Greatest] | type[exp.Least], arguments: list[Any]) -> Any:
+    """GREATEST and LEAST, which are null if an argument is. Spark's skip nulls."""
+    values = kind(this=arguments[0] if arguments else None, expressions=arguments[1:])
+    unknown = [fill(":a IS NULL", argument) for argument in arguments]
+    return exp.If(this=exp.or_(*unknown, wrap=False), true=exp.Null(), false=values) if unknown else values
+
+
+def greatest_of(tree: Any) -> exp.Greatest | None:
+    """Spark's GREATEST in the expression for that of Flink; None for another expression."""
+    values = tree.args.get("false") if isinstance(tree, exp.If) else None
+    return values if isinstance(values, exp.Greatest) else None
 
 
 def log10(arguments: list[Any]) -> exp.Anonymous:
     """LOG10. sqlglot would write LOG(10, x), which is 2.9999999999999996 for 1000."""
-    return exp.Anonymous(this="LOG10", expressions=arguments)
+    return plain_call("LOG10", arguments)
 
 
-def _instant(arguments: list[Any]) -> exp.Anonymous:
-    """TO_TIMESTAMP_LTZ, of seconds if its precision is 0, else of milliseconds."""
-    has_seconds = len(arguments) > 1 and arguments[1].name == "0"
-    return exp.Anonymous(this="TIMESTAMP_SECONDS" if has_seconds else "TIMESTAMP_MILLIS", expressions=arguments[:1])
+_INSTANTS = {"0": "TIMESTAMP_SECONDS", "3": "TIMESTAMP_MILLIS", "6": "TIMESTAMP_MICROS"}
+
+
+def _instant(arguments: list[Any]) -> Any:
+    """TO_TIMESTAMP_LTZ of a number, by default of milliseconds, or of a text with its format and its time zone."""
+    value, *others = arguments or [exp.Null()]
+    if is_text(value) or (others and not others[0].is_number):
+        time = _parsed_time([value, *others[:1]])
+        return fill("TO_UTC_TIMESTAMP(:a, :b)", time, others[1]) if len(others) > 1 else time
+    precision = others[0].name if others else "3"
+    if precision not in _INSTANTS:
+        way_out = "write 0, 3 or 6, for seconds, milliseconds or microseconds"
+        raise SqlError.refused(f"TO_TIMESTAMP_LTZ with the precision {precision}", "Spark's times have microseconds", way_out)
+    if precision != "0" and value.find(exp.Div):  # the quotient of two integers has a fraction, which Spark would refuse
+        value = fill("CAST(:a AS BIGINT)", value)
+    return plain_call(_INSTANTS[precision], [value])
+
+
+def _parsed_time(arguments: list[Any]) -> Any:
+    """TO_TIMESTAMP, which is null for a text that is no time. Spark's fails."""
+    pattern = arguments[1].name if len(arguments) == 2 and is_text(arguments[1]) else ""
+    if "sS" in pattern:
+        reason = "Spark cannot read a fraction right after the seconds"
+        way_out = "write a separator before the fraction, in the format and in the text"
+        raise SqlError.refused(f"the format {pattern!r}", reason, way_out)
+    return plain_call("TRY_TO_TIMESTAMP", arguments)
+
+
+_TWO_DIGITS = re.compile(r"'[^']*'|(?<![A-Za-z])([Md])\1(?![A-Za-z])")
+"""A month or day of two digits in a format, between separators; or a text in quotes."""
+
+
+def _parsed_date(arguments: list[Any]) -> Any:
+    """TO_DATE, which is null for a text that is no date. By MM and dd it reads one digit too, for which Spark wants one letter."""
+    if len(arguments) != 2 or not is_text(arguments[1]):
+        return plain_call("TRY_TO_DATE", arguments)
+    pattern = _TWO_DIGITS.sub(lambda found: found[1] or found[0], arguments[1].name)
+    return plain_call("TRY_TO_DATE", [arguments[0], exp.Literal.string(pattern)])
+
+
+_SORTS = {
+    (True, True): "SORT_ARRAY(:a)",
+    (True, False): "ARRAY_SORT(:a)",
+    (False, True): "REVERSE(ARRAY_SORT(:a))",
+    (False, False): "SORT_ARRAY(:a, FALSE)",
+}
+"""By whether the order ascends, and whether nulls are first, what Spark computes for ARRAY_SORT."""
+
+
+def _sorted_array(arguments: list[Any]) -> Any:
+    """ARRAY_SORT, with nulls first if it ascends. A comparison in place of the order is one of Spark."""
+    array, *order = arguments or [exp.Null()]
+    if order and isinstance(order[0], exp.Lambda):
+        return plain_call("ARRAY_SORT", arguments)
+    if not all(isinstance(flag, exp.Boolean) for flag in order):
+        raise SqlError.refused("ARRAY_SORT with an order from a column", "Spark needs a constant", "write TRUE or FALSE")
+    ascends = order[0].this if order else True
+    return fill(_SORTS[ascends, order[1].this if len(order) > 1 else ascends], array)
 
 
 def _map_of_text(arguments: list[Any]) -> exp.Anonymous:
     """STR_TO_MAP with Flink's default delimiters."""
     delimiters = [exp.Literal.string(","), exp.Literal.string("=")] if arguments else []
-    return exp.Anonymous(this="STR_TO_MAP", expressions=[*arguments, *delimiters[len(arguments) - 1 :]])
+    return plain_call("STR_TO_MAP", [*arguments, *delimiters[len(arguments) - 1 :]])
+
+
+def _row(arguments: list[Any]) -> exp.Struct:
+    """ROW, with Flink's names of fields."""
+    return exp.Struct(expressions=[exp.PropertyEQ(this=exp.to_identifier(f"EXPR${n}"), expression=a) for n, a in enumerate(arguments)])
+
+
+def _element(arguments: list[Any]) -> Any:
+    """ELT, which is null without such an element. Spark's fails."""
+    number, *values = arguments or [exp.Null()]
+    return fill("GET(:a, :b - 1)", exp.Array(expressions=values), number)
+
+
+def _truncated(arguments: list[Any]) -> Any:
+    """TRUNCATE without decimal places, in the type of its argument."""
+    value, *places = arguments or [exp.Null()]
+    if not places or places[0].name == "0":
+        return fill(":a - :a % 1", value)
+    return exp.Trunc(this=value, decimals=places[0])
 
 
 def _aggregate_function(name: str, arguments: list[Any]) -> exp.AnonymousAggFunc:
@@ -57,10 +197,28 @@ def _listed_text(arguments: list[Any]) -> exp.AnonymousAggFunc:
 CALLS: dict[str, Any] = {
     **{name: partial(_aggregate_function, name) for name in ("COLLECT", "JSON_ARRAYAGG", "PERCENTILE")},
     **{name: partial(_keep_function, name) for name in _OF_SPARK_TOO},
+    **{name: partial(plain_call, name) for name in ("PARSE_JSON", "TRY_PARSE_JSON")},
+    **{name: partial(fill_call, name) for name in _TEMPLATES},
+    **{name: partial(padded_text, name) for name in ("LPAD", "RPAD")},
+    "ARRAY_SORT": _sorted_array,
+    "ELT": _element,
+    "GREATEST": partial(_extreme, exp.Greatest),
+    "INSTR": found_position,
+    "LEAST": partial(_extreme, exp.Least),
     "LISTAGG": _listed_text,
+    "LOCATE": located_text,
     "LOG10": log10,
-    "REGEXP_EXTRACT": _extracted_text,
+    "REGEXP_EXTRACT": extracted_text,
+    "REGEXP_REPLACE": replaced_text,
+    "ROW": _row,
+    "SPLIT": split_list,
+    "SPLIT_INDEX": split_text,
     "STR_TO_MAP": _map_of_text,
+    "SUBSTR": substring,
+    "TO_DATE": _parsed_date,
+    "TO_TIMESTAMP": _parsed_time,
     "TO_TIMESTAMP_LTZ": _instant,
+    "TRANSLATE": translated_text,
+    "TRUNCATE": _truncated,
 }
 """By name, the function that makes the call of Spark from the arguments."""

@@ -11,6 +11,7 @@ from operators.interval_join import IntervalJoin
 from operators.nondeterministic import CHANCE, CLOCK, FILES, SESSION
 from operators.sql.dialect import Tree, parse_spark, spark_sql
 from operators.sql.errors import SqlError
+from operators.sql.functions import greatest_of
 from operators.sql.names import find_name
 from operators.sql.relations import Apply, Item, Relation
 
@@ -114,6 +115,8 @@ class Scope:
         """An expression with its names replaced by columns of the relation."""
 
         def replace_column(node: Any) -> Any:
+            if self._is_later_time(node):  # neither time is null
+                return self.over(greatest_of(node))
             item = self._coalesced_item(node) or (self.resolve(node) if isinstance(node, exp.Column) else None)
             if item is None:
                 return node
@@ -125,7 +128,8 @@ class Scope:
     def _is_later_time(self, tree: Tree) -> bool:
         """Whether an expression is GREATEST of the two times of an inner interval join, which is the event time of its pairs."""
         join = self.relation.operator if isinstance(self.relation, Apply) else None
-        columns = [tree.this, *tree.expressions] if isinstance(tree, exp.Greatest) else []
+        greatest = greatest_of(tree)
+        columns = [greatest.this, *greatest.expressions] if greatest else []
         if not isinstance(join, IntervalJoin) or join.how != "inner" or not all(isinstance(c, exp.Column) for c in columns):
             return False
         return sorted(str(self.resolve(c).column) for c in columns) == sorted([join.left_time, join.right_time])

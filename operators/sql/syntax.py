@@ -1,0 +1,92 @@
+"""Calls and comparisons of Flink SQL with a syntax of their own, such as `EXTRACT(SECOND FROM ts)`."""
+
+from functools import partial
+from typing import Any
+
+from sqlglot import exp
+from sqlglot.parser import Parser
+from sqlglot.tokenizer_core import TokenType
+
+from operators.sql.errors import SqlError
+from operators.sql.functions import REFUSED_CALLS, fill_call, refuse_call
+from operators.sql.templates import fill
+from operators.sql.text_functions import like, overlay, substring
+
+_OF_BASE: Any = Parser
+_PARTS = {
+    "CENTURY": "CEIL(YEAR(:a) / 100)",
+    "DECADE": "FLOOR(YEAR(:a) / 10)",
+    "EPOCH": "UNIX_SECONDS(CAST(:a AS TIMESTAMP))",
+    "ISODOW": "EXTRACT(DAYOFWEEK_ISO FROM :a)",
+    "ISOYEAR": "EXTRACT(YEAROFWEEK FROM :a)",
+    "MICROSECOND": "CAST((EXTRACT(SECOND FROM :a) % 1) * 1000000 AS BIGINT)",
+    "MILLENNIUM": "CEIL(YEAR(:a) / 1000)",
+    "MILLISECOND": "CAST((EXTRACT(SECOND FROM :a) % 1) * 1000 AS BIGINT)",
+    "SECOND": "CAST(EXTRACT(SECOND FROM :a) AS BIGINT)",
+}
+"""By part of a time, what Spark computes for EXTRACT."""
+_FLOORS = {
+    **{unit: f"DATE_TRUNC('{unit}', :a)" for unit in ("YEAR", "QUARTER", "MONTH", "DAY", "HOUR", "MINUTE", "SECOND", "MILLISECOND")},
+    "WEEK": "DATE_TRUNC('WEEK', :a + INTERVAL '1' DAY) - INTERVAL '1' DAY",  # Flink's weeks begin on Sunday
+}
+"""By unit, what Spark computes for FLOOR(a TO unit)."""
+_CEILINGS = {
+    unit: f"DATE_TRUNC('{unit}', :a + INTERVAL '1' {unit} - INTERVAL '0.000001' SECOND)" for unit in ("DAY", "HOUR", "MINUTE", "SECOND")
+}
+"""By unit, what Spark computes for CEIL(a TO unit)."""
+
+
+def _extract(parser: Any) -> Any:
+    tree = _OF_BASE.FUNCTION_PARSERS["EXTRACT"](parser)
+    template = _PARTS.get(tree.this.name.upper())
+    return tree if template is None else fill(template, tree.expression)
+
+
+def _rounded(name: str, templates: dict[str, str], parser: Any) -> Any:
+    """FLOOR and CEIL of a number, or of a time to a unit."""
+    tree = _OF_BASE.FUNCTION_PARSERS[name](parser)
+    unit = tree.args.get("to")
+    if unit is None:
+        return tree
+    if unit.name.upper() not in templates:
+        way_out = f"write one of {', '.join(templates)}" + ("" if name == "FLOOR" else ", or add an interval to FLOOR")
+        raise SqlError.refused(f"{name} TO {unit.name.upper()}", "Spark does not round a time to this unit", way_out)
+    return fill(templates[unit.name.upper()], tree.this)
+
+
+def _initcap(parser: Any) -> Any:
+    return fill_call("INITCAP", parser._parse_csv(parser._parse_assignment))
+
+
+def _overlay(parser: Any) -> Any:
+    tree = _OF_BASE.FUNCTION_PARSERS["OVERLAY"](parser)
+    return overlay(tree.this, tree.expression, tree.args["from_"], tree.args.get("for_"))
+
+
+def _substring(parser: Any) -> Any:
+    tree = _OF_BASE.FUNCTION_PARSERS["SUBSTRING"](parser)
+    return substring([value for name in ("this", "start", "length") if (value := tree.args.get(name)) is not None])
+
+
+def _like(parser: Any, this: Any) -> Any:
+    tree = _OF_BASE.RANGE_PARSERS[TokenType.LIKE](parser, this)
+    has_one_pattern = isinstance(tree, exp.Like) and not isinstance(tree.expression, exp.Any | exp.All)
+    return like(tree.this, tree.expression) if has_one_pattern else tree
+
+
+def _similar_to(*_: object) -> Any:
+    raise SqlError.refused("SIMILAR TO", "Spark has no such comparison", "write REGEXP(text, '^pattern$') with a regular expression")
+
+
+FUNCTION_PARSERS: dict[str, Any] = {
+    **{name: partial(refuse_call, name) for name in REFUSED_CALLS},
+    "CEIL": partial(_rounded, "CEIL", _CEILINGS),
+    "EXTRACT": _extract,
+    "FLOOR": partial(_rounded, "FLOOR", _FLOORS),
+    "INITCAP": _initcap,
+    "OVERLAY": _overlay,
+    "SUBSTRING": _substring,
+}
+"""By name, the function that parses the arguments of a call and makes the call of Spark."""
+RANGE_PARSERS: dict[Any, Any] = {TokenType.LIKE: _like, TokenType.SIMILAR_TO: _similar_to}
+"""By operator, the function that parses its right side and makes the comparison of Spark."""

@@ -1,0 +1,101 @@
+"""Flink's functions of texts, as expressions of Spark."""
+
+from typing import Any
+
+from sqlglot import exp
+
+from operators.sql.errors import SqlError
+from operators.sql.templates import fill, is_positive, is_text, plain_call
+
+
+def extracted_text(arguments: list[Any]) -> exp.If | exp.Anonymous:
+    """REGEXP_EXTRACT as in Flink: by default the whole match, and null without a match. Spark's is a group, and an empty text."""
+    if len(arguments) < 2:
+        return plain_call("REGEXP_EXTRACT", arguments)
+    text, pattern, *group = arguments
+    found = plain_call("REGEXP_EXTRACT", [text, pattern, *(group or [exp.Literal.number(0)])])
+    return exp.If(this=exp.RegexpLike(this=text.copy(), expression=pattern.copy()), true=found, false=exp.Null())
+
+
+def replaced_text(arguments: list[Any]) -> exp.Anonymous:
+    """REGEXP_REPLACE, whose replacement is inserted as it is. Spark reads `$1` in it as a group, and a backslash as an escape."""
+    if len(arguments) != 3:
+        return plain_call("REGEXP_REPLACE", arguments)
+    text, pattern, replacement = arguments
+    if is_text(replacement):
+        escaped: Any = exp.Literal.string(replacement.name.replace("\\", "\\\\").replace("$", "\\$"))
+    else:
+        escaped = fill(r"REPLACE(REPLACE(:a, '\\', '\\\\'), '$', '\\$')", replacement)
+    return plain_call("REGEXP_REPLACE", [text, pattern, escaped])
+
+
+def like(text: Any, pattern: Any) -> exp.Like:
+    """LIKE without ESCAPE, in which a backslash is a character. In Spark it is an escape."""
+    if is_text(pattern):
+        return exp.Like(this=text, expression=exp.Literal.string(pattern.name.replace("\\", "\\\\")))
+    return exp.Like(this=text, expression=fill(r"REPLACE(:a, '\\', '\\\\')", pattern))
+
+
+def split_text(arguments: list[Any]) -> Any:
+    """SPLIT_INDEX, whose delimiter can be the number of a character. It is null for an empty text, an empty delimiter and other indexes."""
+    if len(arguments) != 3:
+        return plain_call("SPLIT_INDEX", arguments)
+    text, delimiter, index = arguments
+    delimiter = exp.Literal.string(chr(int(delimiter.name))) if is_positive(delimiter) else delimiter
+    return fill(r"IF(:a = '' OR :b = '', NULL, GET(SPLIT(:a, CONCAT('\\Q', :b, '\\E')), :c))", text, delimiter, index)
+
+
+def split_list(arguments: list[Any]) -> Any:
+    """SPLIT, which splits by an empty delimiter after each character."""
+    if len(arguments) != 2 or (is_text(arguments[1]) and arguments[1].name):
+        return exp.Split.from_arg_list(arguments)
+    return fill(r"SPLIT(:a, IF(:b = '', '', CONCAT('\\Q', :b, '\\E')))", *arguments)
+
+
+def substring(arguments: list[Any]) -> Any:
+    """SUBSTRING, which is null for a negative length, and empty if it starts before the text, from where Spark counts the length."""
+    if len(arguments) not in (2, 3) or all(is_positive(number) for number in arguments[1:]):
+        return exp.Substring.from_arg_list(arguments)
+    _, start, *length = arguments
+    found = f"SUBSTRING(:a, :b{', :c' if length else ''})"
+    found = found if is_positive(start) else f"IF(:b < -LENGTH(:a), '', {found})"
+    return fill(f"IF(:c < 0, NULL, {found})" if length and not is_positive(length[0]) else found, *arguments)
+
+
+def overlay(text: Any, new: Any, start: Any, length: Any) -> Any:
+    """OVERLAY, which leaves the text as it is if it does not start in it, and drops the rest of the text for a length below 1."""
+    replaced = "OVERLAY(:a PLACING :b FROM :c FOR IF(:d < 1, LENGTH(:a), :d))"
+    return fill(f"IF(:c < 1 OR :c > LENGTH(:a), :a, {replaced})", text, new, start, length or fill("LENGTH(:a)", new))
+
+
+def padded_text(name: str, arguments: list[Any]) -> Any:
+    """LPAD and RPAD, which are null for a negative length, and without a text to pad with."""
+    if len(arguments) != 3 or (is_positive(arguments[1]) and is_text(arguments[2]) and arguments[2].name):
+        return plain_call(name, arguments)
+    return fill(f"IF(:b < 0 OR :c = '', NULL, {name}(:a, :b, :c))", *arguments)
+
+
+def located_text(arguments: list[Any]) -> Any:
+    """LOCATE, which starts at the first character if the position is lower, and for the empty text."""
+    if len(arguments) != 3 or (is_positive(arguments[2]) and is_text(arguments[0]) and arguments[0].name):
+        return plain_call("LOCATE", arguments)
+    return fill("IF(ISNULL(:c), NULL, LOCATE(:a, :b, IF(:c < 1 OR :a = '', 1, :c)))", *arguments)
+
+
+def found_position(arguments: list[Any]) -> Any:
+    """INSTR, from the left, and the first occurrence only."""
+    if len(arguments) not in (2, 3):
+        reason, way_out = "Spark has no such function", "write INSTR(text, part), or LOCATE(part, text, n) from the n-th character"
+        raise SqlError.refused("INSTR with an occurrence" if arguments else "INSTR without arguments", reason, way_out)
+    text, part, *start = arguments
+    if start and not is_positive(start[0]):
+        reason, way_out = "Spark counts from the left only", "write LOCATE(part, text, n), from the n-th character"
+        raise SqlError.refused("INSTR with a position that is no positive number", reason, way_out)
+    return located_text([part, text, *start])
+
+
+def translated_text(arguments: list[Any]) -> Any:
+    """TRANSLATE, for which a null is an empty text."""
+    if len(arguments) != 3 or all(is_text(argument) for argument in arguments[1:]):
+        return plain_call("TRANSLATE", arguments)
+    return fill("TRANSLATE(:a, COALESCE(:b, ''), COALESCE(:c, ''))", *arguments)

@@ -1,0 +1,96 @@
+"""The values of Flink's functions, recorded by Flink 2.3.0 in `flink_values.yaml`."""
+
+from collections.abc import Mapping, Sequence
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import cast
+
+import pytest
+import yaml
+from pyspark.sql import Row, SparkSession
+
+import operators
+from operators.sql.plan import plan
+from operators.sql.relations import Input, Relation, Select
+
+RECORDED = cast("dict[str, object]", yaml.safe_load(Path(__file__).with_name("flink_values.yaml").read_text(encoding="utf-8")))
+COLUMNS = {
+    "s": "'Hello World'",
+    "e": "''",
+    "n": "CAST(NULL AS STRING)",
+    "p": r"'a.b$c\\d_e%f'",
+    "i": "7",
+    "m": "-7",
+    "z": "0",
+    "ni": "CAST(NULL AS INT)",
+    "b": "5000000000",
+    "d": "2.5D",
+    "md": "-2.5D",
+    "nd": "CAST(NULL AS DOUBLE)",
+    "c": "CAST(123.456 AS DECIMAL(10, 3))",
+    "mc": "CAST(-123.455 AS DECIMAL(10, 3))",
+    "t": "TRUE",
+    "nt": "CAST(NULL AS BOOLEAN)",
+    "ts": "TIMESTAMP '2026-03-01 10:20:30.456'",
+    "ots": "TIMESTAMP '1969-12-31 23:59:58.500'",
+    "nts": "CAST(NULL AS TIMESTAMP)",
+    "dt": "DATE '2026-03-31'",
+    "odt": "DATE '1960-02-29'",
+    "arr": "ARRAY(3, 1, CAST(NULL AS INT), 2, 1)",
+    "sarr": "ARRAY('b', 'a', 'c')",
+    "narr": "CAST(NULL AS ARRAY<INT>)",
+    "mp": "MAP('x', 1, 'y', 2)",
+    "js": """'{"a": {"b": [1, 2.5, "x"]}, "c": null, "d": true, "s": "t"}'""",
+    "bin": "ENCODE('abc', 'UTF-8')",
+}
+"""The columns of the recorded expressions, of one row, in Spark SQL."""
+NAMED = ", ".join(f"{expression} AS x{number}" for number, expression in enumerate(RECORDED))
+ITEMS = ", ".join(f"x{number}" for number in range(len(RECORDED)))
+
+
+def plain(value: object) -> object:
+    """A value as it is recorded: numbers as they are, those with a fraction as floats, and all others as text."""
+    if isinstance(value, Decimal):
+        return float(value)
+    return value if value is None or isinstance(value, bool | int | float | str) else as_text(value)
+
+
+def as_text(value: object) -> str:
+    match value:
+        case None:
+            return "NULL"
+        case bytes() | bytearray():
+            return f"x{value.hex()}"
+        case datetime():
+            return value.astimezone(UTC).strftime("%Y-%m-%d %H:%M:%S.%f")
+        case date():
+            return value.isoformat()
+        case Row():
+            return f"({', '.join(as_text(item) for item in value)})"
+        case Mapping():
+            items = cast("Mapping[object, object]", value).items()
+            return f"{{{', '.join(sorted(f'{as_text(key)}: {as_text(item)}' for key, item in items))}}}"
+        case Sequence() if not isinstance(value, str):
+            return f"[{', '.join(as_text(item) for item in cast('Sequence[object]', value))}]"
+        case _:
+            return str(value)
+
+
+@pytest.mark.spark
+def test_functions_have_the_values_that_flink_recorded(spark: SparkSession, interpreted_plans: None):
+    """Behind a view, so the expressions are also read again as Spark SQL."""
+    frame = spark.sql(f"SELECT {', '.join(f'{sql} AS {name}' for name, sql in COLUMNS.items())}").localCheckpoint()
+    [row] = operators.sql(f"CREATE VIEW v AS SELECT {NAMED} FROM f; SELECT {ITEMS} FROM v", {"f": frame}).collect()
+    found = {expression: plain(value) for expression, value in zip(RECORDED, row, strict=True)}
+    differences = {expression: (value, RECORDED[expression]) for expression, value in found.items() if value != RECORDED[expression]}
+    assert not differences
+
+
+def test_expressions_are_the_same_behind_a_view():
+    tables: dict[str, Relation] = {"f": Input("f", tuple(COLUMNS))}
+    texts = f"SELECT {NAMED} FROM f", f"SELECT {ITEMS} FROM (SELECT {NAMED} FROM f)"
+    direct, behind_view = (plan(text, tables).plans[0].relation for text in texts)
+    assert isinstance(direct, Select)
+    assert isinstance(behind_view, Select)
+    assert [item.sql for item in behind_view.items] == [item.sql for item in direct.items]
