@@ -1,6 +1,7 @@
 """Calls of Flink's functions as Spark's, for those that sqlglot would translate in another way, or that have other values in Spark."""
 
 import re
+from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -78,6 +79,11 @@ def _keep_function(name: str, arguments: list[Any]) -> exp.Anonymous:
     return plain_call(name, [exp.var(unit.name.upper()) if isinstance(unit, exp.Column) else unit, *others])
 
 
+def _call(name: str, function: Callable[[list[Any]], Any], arguments: list[Any]) -> Any:
+    """The call that a function makes of at least one argument."""
+    return function(arguments) if arguments else plain_call(name, arguments)
+
+
 def _extreme(kind: type[exp.Greatest] | type[exp.Least], arguments: list[Any]) -> Any:
     """GREATEST and LEAST, which are null if an argument is. Spark's skip nulls."""
     values = kind(this=arguments[0] if arguments else None, expressions=arguments[1:])
@@ -101,11 +107,11 @@ _INSTANTS = {"0": "TIMESTAMP_SECONDS", "3": "TIMESTAMP_MILLIS", "6": "TIMESTAMP_
 
 def _instant(arguments: list[Any]) -> Any:
     """TO_TIMESTAMP_LTZ of a number, by default of milliseconds, or of a text with its format and its time zone."""
-    value, *others = arguments or [exp.Null()]
+    value, *others = arguments
     if is_text(value) or (others and not others[0].is_number):
         time = _parsed_time([value, *others[:1]])
         return fill("TO_UTC_TIMESTAMP(:a, :b)", time, others[1]) if len(others) > 1 else time
-    precision = others[0].name if others else "3"
+    precision = others[0].sql() if others else "3"
     if precision not in _INSTANTS:
         way_out = "write 0, 3 or 6, for seconds, milliseconds or microseconds"
         raise SqlError.refused(f"TO_TIMESTAMP_LTZ with the precision {precision}", "Spark's times have microseconds", way_out)
@@ -147,7 +153,7 @@ _SORTS = {
 
 def _sorted_array(arguments: list[Any]) -> Any:
     """ARRAY_SORT, with nulls first if it ascends. A comparison in place of the order is one of Spark."""
-    array, *order = arguments or [exp.Null()]
+    array, *order = arguments
     if order and isinstance(order[0], exp.Lambda):
         return plain_call("ARRAY_SORT", arguments)
     if not all(isinstance(flag, exp.Boolean) for flag in order):
@@ -169,13 +175,13 @@ def _row(arguments: list[Any]) -> exp.Struct:
 
 def _element(arguments: list[Any]) -> Any:
     """ELT, which is null without such an element. Spark's fails."""
-    number, *values = arguments or [exp.Null()]
+    number, *values = arguments
     return fill("GET(:a, :b - 1)", exp.Array(expressions=values), number)
 
 
 def _truncated(arguments: list[Any]) -> Any:
     """TRUNCATE without decimal places, in the type of its argument."""
-    value, *places = arguments or [exp.Null()]
+    value, *places = arguments
     if not places or places[0].name == "0":
         return fill(":a - :a % 1", value)
     return exp.Trunc(this=value, decimals=places[0])
@@ -200,8 +206,8 @@ CALLS: dict[str, Any] = {
     **{name: partial(plain_call, name) for name in ("PARSE_JSON", "TRY_PARSE_JSON")},
     **{name: partial(fill_call, name) for name in _TEMPLATES},
     **{name: partial(padded_text, name) for name in ("LPAD", "RPAD")},
-    "ARRAY_SORT": _sorted_array,
-    "ELT": _element,
+    "ARRAY_SORT": partial(_call, "ARRAY_SORT", _sorted_array),
+    "ELT": partial(_call, "ELT", _element),
     "GREATEST": partial(_extreme, exp.Greatest),
     "INSTR": found_position,
     "LEAST": partial(_extreme, exp.Least),
@@ -217,8 +223,8 @@ CALLS: dict[str, Any] = {
     "SUBSTR": substring,
     "TO_DATE": _parsed_date,
     "TO_TIMESTAMP": _parsed_time,
-    "TO_TIMESTAMP_LTZ": _instant,
+    "TO_TIMESTAMP_LTZ": partial(_call, "TO_TIMESTAMP_LTZ", _instant),
     "TRANSLATE": translated_text,
-    "TRUNCATE": _truncated,
+    "TRUNCATE": partial(_call, "TRUNCATE", _truncated),
 }
 """By name, the function that makes the call of Spark from the arguments."""

@@ -84,9 +84,11 @@ def located_text(arguments: list[Any]) -> Any:
 
 def found_position(arguments: list[Any]) -> Any:
     """INSTR, from the left, and the first occurrence only."""
-    if len(arguments) not in (2, 3):
-        reason, way_out = "Spark has no such function", "write INSTR(text, part), or LOCATE(part, text, n) from the n-th character"
-        raise SqlError.refused("INSTR with an occurrence" if arguments else "INSTR without arguments", reason, way_out)
+    if len(arguments) < 2:
+        return plain_call("INSTR", arguments)
+    if len(arguments) > 3:
+        way_out = "write INSTR(text, part), or LOCATE(part, text, n) from the n-th character"
+        raise SqlError.refused("INSTR with an occurrence", "Spark has no such function", way_out)
     text, part, *start = arguments
     if start and not is_positive(start[0]):
         reason, way_out = "Spark counts from the left only", "write LOCATE(part, text, n), from the n-th character"
