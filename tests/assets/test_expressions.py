@@ -138,8 +138,8 @@ def test_a_contract_names_the_parameter_and_the_columns(changes, message):
             r"`aggregates` is 'max\(localtimestamp\)'; legal: an expression .* on the rows alone; localtimestamp is no column",
         ),
         (
-            CountWindowAggregate(by="zone", ends_with="zone = SESSION_USER", aggregates={"n": "count(*)"}),
-            r"`ends_with` is 'zone = SESSION_USER'; legal: an expression .* on the rows alone; session_user is no column",
+            CountWindowAggregate(by="zone", ends_with="zone = USER", aggregates={"n": "count(*)"}),
+            r"`ends_with` is 'zone = USER'; legal: an expression .* on the rows alone; USER is no column",
         ),
         (TopN(by="area", order_by="fare DESC", rank_end=3), r"`by` is 'area'; legal: the columns of 'rides' are"),
         (TopN(by="zone", order_by="fair DESC", rank_end=3), r"`order_by` is 'fair'; legal: the columns of 'rides' are"),
@@ -169,7 +169,7 @@ def test_a_pipeline_names_the_parameter_and_the_input(operator, message):
 
 def test_a_column_with_the_name_of_a_function_can_be_aggregated():
     rides = SourceContract(name="rides", schema="zone STRING, at TIMESTAMP, User STRING, session_user STRING", event_time="at")
-    aggregates = {"last_user": "max(user)", "last_session": "max(session_user)"}
+    aggregates = {"last_user": "max(user)", "last_session": "max(`session_user`)"}
     table = DerivedAsset(name="made", inputs=("rides",), operator=Aggregate(by="zone", aggregates=aggregates))
     assert Pipeline(sources=[rides], tables=[table]).tables == (table,)
 
@@ -191,8 +191,8 @@ def test_a_column_with_the_name_of_a_function_can_be_aggregated():
             r"`residual` is 'fair > 1'; legal: 'fair' is no column of the pairs of 'rides' and 'fares'; .*; did you mean 'fare'\?$",
         ),
         (
-            WindowJoin(on="zone", window=Tumbling(size="1 hour"), residual="current_user = zone"),
-            r"`residual` is .*; legal: an expression .* rows alone; current_user is no column",
+            WindowJoin(on="zone", window=Tumbling(size="1 hour"), residual="user = zone"),
+            r"`residual` is .*; legal: an expression .* rows alone; user is no column",
         ),
     ],
 )
