@@ -1,5 +1,6 @@
 """The entry point of the command line: it runs a command and prints errors."""
 
+import logging
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,6 +28,7 @@ _UsageError = cast(type[Exception], typer.BadParameter.__base__)
 @contextmanager
 def _naming_a_lost_jvm() -> Iterator[None]:
     """After the JVM has ended, replace an error by `JvmLostError`, unless `TIDEMARK_TRACEBACK` is true."""
+    logging.getLogger().addFilter(_is_no_lost_call)
     try:
         yield
     except Exception as error:
@@ -34,6 +36,13 @@ def _naming_a_lost_jvm() -> Iterator[None]:
         if jvm_error is None or settings().traceback:
             raise
         raise jvm_error from error
+    finally:
+        logging.getLogger().removeFilter(_is_no_lost_call)
+
+
+def _is_no_lost_call(record: logging.LogRecord) -> bool:
+    """Whether a log record is not the traceback of a call that the JVM did not answer. Py4J logs it, and raises an error too."""
+    return record.msg != "Exception while sending command." or settings().traceback
 
 
 def main() -> None:

@@ -149,7 +149,7 @@ def one_batch(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
     """A source with one batch, a table for each refused preparation, and a table whose condition is null for a row."""
     made = {name: (operator, fields) for name, (operator, fields, _) in REFUSED.items()} | {"total": (TOTAL, NULL_FOR_A_ROW)}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("assets.preparation._GENERATORS", set())
+        patch.setattr("assets.expressions._ROWS", set())
         assets = {n: DerivedAsset(name=n, inputs=("one",), operator=o, prepare={"one": Preparation(**of)}) for n, (o, of) in made.items()}
         engine = Engine(Lake(str(tmp_path_factory.mktemp("one"))), {"one": source("one")}, assets, lambda: spark, Clock())
         spark.udf.register("dice", F.udf(lambda: 4, "int").asNondeterministic())

@@ -1,6 +1,7 @@
 """A JVM that ends while a command uses it is named in one line, with the way out; no file and no table is blamed."""
 
 import errno
+import logging
 import os
 import signal
 import socket
@@ -55,6 +56,21 @@ def _fail(monkeypatch: pytest.MonkeyPatch, error: Exception) -> Any:
 
     monkeypatch.setattr(cli, "_engine", engine)
     return tidemark("status")
+
+
+@pytest.mark.parametrize(("traceback", "shown"), [("0", []), ("1", ["Exception while sending command."])])
+def test_the_traceback_of_a_call_that_the_jvm_did_not_answer_is_shown_on_demand(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture, traceback: str, shown: list[str]
+) -> None:
+    monkeypatch.setenv("TIDEMARK_TRACEBACK", traceback)
+
+    def engine() -> None:
+        logging.error("Exception while sending command.")  # as Py4J does
+        raise TidemarkError("the JVM has ended")
+
+    monkeypatch.setattr(cli, "_engine", engine)
+    tidemark("status")
+    assert caplog.messages == shown
 
 
 UNHANDLED = "signal.signal(15, signal.SIG_DFL)"
