@@ -5,26 +5,11 @@ from typing import TypeVar
 
 from pydantic import Field
 
-from operators.errors import TidemarkError
+from platform_defs.connection_errors import ConnectionsError
 from platform_defs.declared.models import Strict
 from platform_defs.settings import environment_value
 
 T = TypeVar("T")
-VARIABLE = "TIDEMARK_CONNECTIONS"
-
-
-class ConnectionsError(TidemarkError, ValueError):
-    """The file of the connections cannot be read, or does not match its schema."""
-
-    @classmethod
-    def of(cls, file: str, reason: object) -> "ConnectionsError":
-        """What is wrong with the file."""
-        return cls(f"{VARIABLE} is {file!r}: {' '.join(str(reason).split())}")
-
-    @classmethod
-    def no_variable(cls, name: str) -> "ConnectionsError":
-        """An environment variable that a value names is not set."""
-        return cls(f"the connections read the environment variable {name}, which is not set or is empty; set it to the value of the option")
 
 
 class Secret(Strict):
@@ -63,6 +48,16 @@ class LazyOptions(Mapping[str, T]):
     def __getitem__(self, name: str) -> T:
         return self._read(self._values[name])
 
+    def __contains__(self, name: object) -> bool:
+        return name in self._values
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, LazyOptions):
+            return (self._values, self._read) == (other._values, other._read)
+        return super().__eq__(other)
+
+    __hash__ = None  # as every mapping
+
     def __iter__(self) -> Iterator[str]:
         return iter(self._values)
 
@@ -77,7 +72,11 @@ def topic_options(values: Mapping[str, Value]) -> Mapping[str, str]:
 
 def registry_config(values: Mapping[str, Value]) -> Mapping[str, str | int | bool]:
     """The configuration of Confluent's registry client, in which numbers stay numbers, with its secrets unread."""
-    return LazyOptions(values, lambda value: value if isinstance(value, (int, bool)) else _text(value))
+    return LazyOptions(values, _number_or_text)
+
+
+def _number_or_text(value: Value) -> str | int | bool:
+    return value if isinstance(value, (int, bool)) else _text(value)
 
 
 def _text(value: Value) -> str:

@@ -13,7 +13,8 @@ import yaml
 from pydantic import AfterValidator, Field, ValidationError
 
 from assets.pipeline import Pipeline
-from platform_defs.connection_values import ConnectionsError, Secret, Value, resolve_secrets
+from platform_defs.connection_errors import ConnectionsError
+from platform_defs.connection_values import Secret, Value, resolve_secrets
 from platform_defs.declared.models import Strict
 from platform_defs.declared.pipeline import DeclaredError
 from platform_defs.declared.text import parse

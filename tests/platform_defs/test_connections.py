@@ -1,10 +1,13 @@
 """The file of the connections: what it may hold, its errors, and what a session gets from it."""
 
+import pickle
 import traceback
 from pathlib import Path
+from typing import Any
 
 import pytest
 
+from platform_defs.connection_values import Secret, registry_config, topic_options
 from platform_defs.connections import Connections, ConnectionsError, connections, read
 from platform_defs.settings import Settings
 from platform_defs.spark.session import PINNED, spark_config
@@ -90,3 +93,15 @@ def test_options_on_which_results_depend_are_refused(tmp_path: Path):
 def test_a_file_that_does_not_exist_is_named(tmp_path: Path):
     with pytest.raises(ConnectionsError, match=r"missing\.yaml'.* cannot be read"):
         connections(Settings(connections=str(tmp_path / "missing.yaml")))  # pyright: ignore[reportCallIssue]
+
+
+@pytest.mark.parametrize("made", [topic_options, registry_config])
+def test_options_are_found_compared_and_pickled_without_their_secrets(monkeypatch: pytest.MonkeyPatch, made: Any):
+    monkeypatch.delenv("THE_KEY", raising=False)
+    options, other = (made({"a": "1", "key": Secret(env=name)}) for name in ("THE_KEY", "ANOTHER"))
+    assert "key" in options
+    assert "b" not in options
+    assert options == made({"a": "1", "key": Secret(env="THE_KEY")}) == pickle.loads(pickle.dumps(options))
+    assert options != other
+    monkeypatch.setenv("THE_KEY", "s3cret")
+    assert options == {"a": "1", "key": "s3cret"}

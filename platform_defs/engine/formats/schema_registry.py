@@ -6,6 +6,7 @@ from functools import lru_cache
 from typing import Any
 
 from operators.errors import TidemarkError
+from platform_defs.connection_errors import ConnectionsError
 from platform_defs.engine.formats.kafka_options import Registry
 from platform_defs.safe_text import printable, shortened, without_credentials
 
@@ -95,15 +96,14 @@ def schema_registrar(registry: Registry) -> Callable[[str, str], int]:
 
 
 def _client(registry: Registry) -> Any:
-    """Confluent's client."""
+    """Confluent's client. It raises `RegistryError`, also for a secret that is not set."""
     try:
         from confluent_kafka.schema_registry import SchemaRegistryClient  # an optional dependency
     except ImportError as error:
         raise RegistryError.no_client() from error
-    config = {**_DEFAULTS, **registry.config}  # outside of `try`: a secret may be missing
     try:
-        return SchemaRegistryClient(config)
-    except (ValueError, TypeError) as error:
+        return SchemaRegistryClient({**_DEFAULTS, **registry.config})
+    except (ConnectionsError, ValueError, TypeError) as error:
         raise RegistryError.unreachable(error) from error
     except OSError as error:
         raise RegistryError.no_certificate(registry, error) from error

@@ -3,6 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from platform_defs.connection_errors import ConnectionsError
 from platform_defs.engine.formats.files import TOPIC
 from platform_defs.engine.formats.kafka_options import Topics
 from platform_defs.engine.formats.topic_offsets import TopicLookError, topic_offsets
@@ -37,7 +38,11 @@ def new_records(topics: Mapping[str, Topics], ledger: Ledger) -> NewRecords:
     """
     ends, unlisted, missing, silent = dict[str, int](), dict[str, str](), list[str](), dict[str, str]()
     for source, of_source in sorted(topics.items()):
-        path, client = f"{TOPIC}{of_source.name}", repr(sorted(of_source.client.items()))
+        try:  # before the look, which would report it as an error of the broker
+            path, client = f"{TOPIC}{of_source.name}", repr(sorted(of_source.client.items()))
+        except ConnectionsError as error:
+            unlisted[f"{TOPIC}{source}"] = str(error)
+            continue
         if client in silent:
             unlisted[path] = silent[client]
             continue

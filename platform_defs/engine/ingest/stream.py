@@ -200,13 +200,11 @@ class Stream:
     def _warn(self) -> None:
         """Log links and folders that were skipped, once for as long as each is skipped."""
         skipped = set(self._refused.values())
-        for source, landing in self.landings.items():
-            unlisted = landing.unlisted.items()
+        for source, finder in self._finders:
+            unlisted = finder.unlisted.items()
             skipped |= {f"{path} of source {source!r} is skipped: it cannot be listed: {reason}" for path, reason in unlisted}
+        for source, landing in self.landings.items():
             skipped |= {f"{path} of source {source!r} is skipped: it is a link below the source's folder" for path in landing.links}
-        for source, ranges in self.ranges.items():
-            unlisted = ranges.unlisted.items()
-            skipped |= {f"{path} of source {source!r} is skipped: the broker gave no offsets: {reason}" for path, reason in unlisted}
         for text in sorted(skipped - self._warned):
             _log.warning("%s", text)
         self._warned.clear()

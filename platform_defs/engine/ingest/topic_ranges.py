@@ -10,6 +10,7 @@ from typing import Any, cast
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
+from platform_defs.connection_errors import ConnectionsError
 from platform_defs.engine.formats.files import TOPIC, File
 from platform_defs.engine.formats.kafka_client import SharedAdmin, described_topic, error_reason
 from platform_defs.engine.formats.kafka_options import Topics
@@ -135,7 +136,7 @@ class TopicRanges:
 
     def __init__(self, source: str, topics: Topics, ledger: Ledger, at_once: int) -> None:
         self._source, self._topics, self._ledger = source, topics, ledger
-        self._at_once = int(topics.option("maxOffsetsPerTrigger", str(at_once)))
+        self._default_at_once = at_once
         self._broker: Broker | None = None
         self._ends: dict[Partition, int] | None = None
         self._chosen: dict[Partition, int] = {}  # the first offsets by the options, also for ranges that could not be read yet
@@ -157,7 +158,10 @@ class TopicRanges:
             broker.close()
 
     def new(self, spark: SparkSession) -> list[File]:
-        """The next ranges of offsets; none if the broker cannot be reached or a topic is refused, see `unlisted` and `refused`."""
+        """The next ranges of offsets; none if the broker cannot be reached, a secret is not set or a topic is refused.
+
+        See `unlisted` and `refused`.
+        """
         self.unlisted, self.refused, self.has_more = {}, None, False
         try:
             self._broker = self._broker or Broker(spark, self._topics.client)
@@ -167,6 +171,8 @@ class TopicRanges:
         except Py4JError as error:
             self.close()
             self.unlisted[f"{TOPIC}{self._topics.name}"] = error_reason(error)
+        except ConnectionsError as error:
+            self.unlisted[f"{TOPIC}{self._source}"] = str(error)  # the topics may be the value that is not set
         return []
 
     def _find_ranges(self, broker: Broker) -> list[File]:
@@ -190,7 +196,8 @@ class TopicRanges:
             self._ends = latest if self._ends is None else self._ends
             latest = {p: min(end, self._ends.get(p, 0)) for p, end in latest.items()}
         begin = next_offsets | starts
-        until = _limit_ends(begin, latest, self._at_once)
+        at_once = int(self._topics.option("maxOffsetsPerTrigger", str(self._default_at_once)))
+        until = _limit_ends(begin, latest, at_once)
         self.has_more = any(until[p] < latest[p] for p in begin)
         # a chosen start and an offset after lost records are recorded, even without a record to read, or the next look would not know them
         moved = {p for p in self._chosen | known_ends if p in begin and begin[p] != recorded.get(p)}

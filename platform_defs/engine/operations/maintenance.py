@@ -22,6 +22,7 @@ from pyspark.sql import SparkSession
 
 from assets.contracts import DerivedAsset, SourceContract
 from operators.errors import TidemarkError
+from platform_defs.connection_errors import ConnectionsError
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.advance.early_results import SHOWN
 from platform_defs.engine.advance.kept_table import KEPT
@@ -275,7 +276,7 @@ def _result_or_reason(name: str, maintain: Callable[[], Maintained | None]) -> M
         return Maintained(name, left=message)
     except (PySparkException, Py4JJavaError) as error:  # before OSError and others: an error message of Spark may quote rows
         return Maintained(name, failed=f"Spark failed with {spark_condition(error)}")
-    except (DeltaError, LakeError, LedgerError, ProgressError, SinkError, OSError) as error:
+    except (ConnectionsError, DeltaError, LakeError, LedgerError, ProgressError, SinkError, OSError) as error:
         return Maintained(name, failed=f"{type(error).__name__}: {error}".splitlines()[0])
 
 

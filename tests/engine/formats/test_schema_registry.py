@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from platform_defs.connection_values import Secret, registry_config
 from platform_defs.engine.formats import schema_registry
 from platform_defs.engine.formats.kafka_options import Registry
 from platform_defs.engine.formats.schema_registry import RegisteredSchema, RegistryError, schema_reader
@@ -73,3 +74,11 @@ def test_a_file_of_certificates_that_cannot_be_read_is_named(option: str, conten
     message = rf"cannot be used: `{option}` \('.*/registry\.pem'\) cannot be read: (?:FileNotFoundError|SSLError): .* Legal: .* PEM"
     with pytest.raises(RegistryError, match=message):
         schema_reader(Registry(config={"url": "https://127.0.0.1:1", option: str(file)}))
+
+
+def test_a_secret_that_is_not_set_is_an_error_of_the_registry(monkeypatch: pytest.MonkeyPatch):
+    """Only the source or the sink of that registry fails."""
+    monkeypatch.delenv("THE_KEY", raising=False)
+    config = registry_config({"url": "http://127.0.0.1:1", "basic.auth.user.info": Secret(env="THE_KEY")})
+    with pytest.raises(RegistryError, match=r"cannot be used: the connections read the environment variable THE_KEY, which is not set"):
+        schema_reader(Registry(config=config))

@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from platform_defs.connection_values import Secret, topic_options
 from platform_defs.engine.formats.kafka_options import Topics
 from platform_defs.engine.formats.topic_offsets import TopicLookError
 from platform_defs.engine.formats.topics import Partition
@@ -78,3 +79,14 @@ def test_a_pattern_that_only_java_can_match_hides_no_other_topic_of_its_broker(m
     assert found.ends == {ONE.path: 5}
     assert [*found.unlisted] == [f"kafka:{pattern.name}"]
     assert found.missing == ["kafka:ordres"]
+
+
+@pytest.mark.parametrize("option", ["subscribe", "kafka.sasl.jaas.config"])
+def test_a_secret_that_is_not_set_hides_no_other_source(monkeypatch: pytest.MonkeyPatch, option: str) -> None:
+    monkeypatch.delenv("THE_KEY", raising=False)
+    monkeypatch.setattr(module, "topic_offsets", lambda _: {ONE: (0, 5)})
+    secret = Topics(options=topic_options({"subscribe": "payments", option: Secret(env="THE_KEY")}))
+    found = new_records({"a": secret, "b": _topics()}, _ledger())
+    assert found.ends == {ONE.path: 5}
+    assert [*found.unlisted] == ["kafka:a"]
+    assert found.unlisted["kafka:a"].startswith("the connections read the environment variable THE_KEY, which is not set")

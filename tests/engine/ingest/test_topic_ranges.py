@@ -9,6 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from platform_defs.connection_values import Secret, topic_options
 from platform_defs.engine.formats.files import File
 from platform_defs.engine.formats.kafka_options import Topics
 from platform_defs.engine.formats.topics import Partition, offset_range
@@ -238,3 +239,14 @@ def test_a_topic_that_is_created_during_a_run_is_read_from_its_beginning():
     assert new(finder) == {}
     broker.held[ORDERS[0]] = (0, 100)
     assert new(finder) == {0: (0, 100)}
+
+
+@pytest.mark.parametrize("option", ["subscribe", "kafka.sasl.jaas.config", "maxOffsetsPerTrigger"])
+def test_a_secret_that_is_not_set_leaves_the_topics_of_its_source_unlisted(monkeypatch: pytest.MonkeyPatch, option: str):
+    monkeypatch.delenv("THE_KEY", raising=False)
+    ledger: Any = SimpleNamespace(topic_ends=lambda _: {})
+    options = topic_options({"subscribe": "orders", option: Secret(env="THE_KEY")})
+    finder = TopicRanges("orders", Topics(options=options), ledger, 1_000)
+    finder.begin(to_present=True)
+    assert new(finder) == {}
+    assert "variable THE_KEY, which is not set" in finder.unlisted["kafka:orders"]

@@ -14,6 +14,7 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from assets.contracts import DerivedAsset
+from platform_defs.connection_errors import ConnectionsError
 from platform_defs.engine import Engine
 from platform_defs.engine.advance.running_queries import FOLDER
 from platform_defs.engine.ingest.stream import writer_name
@@ -26,6 +27,7 @@ from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.ledger import Ledger
 from platform_defs.engine.operations.maintenance import Maintained, Maintenance, MaintenanceError
 from tests.conftest import MakeEngine
+from tests.support.bare_lake import bare_engine
 from tests.support.clock import Clock
 from tests.support.example_operators import RunningTotal
 from tests.support.small_sources import HOUR, Event, join, land, replay, rows_of, source
@@ -268,3 +270,20 @@ def test_the_files_of_queries_of_a_killed_stream_are_deleted_unless_a_stream_run
     assert (busy.table, busy.removed, "writer" in str(busy.left)) == (f"{FOLDER}/pairs", 0, True)
     assert maintain()[1:] == [Maintained(f"{FOLDER}/pairs", removed=1)]
     assert engine.lake.folders(FOLDER) == []
+
+
+def test_a_secret_of_a_sink_that_is_not_set_stops_the_maintenance_of_its_table_only(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def maintain(_: Maintenance, table: Any) -> Maintained:
+        if table.name == "events/l":
+            raise ConnectionsError.no_variable("THE_KEY")
+        return Maintained(table.name)
+
+    monkeypatch.setattr(Maintenance, "_maintain_existing", maintain)
+    engine = bare_engine(tmp_path, clock, [source("l")], [])
+    done = Maintenance(cast(Any, None), engine.lake, engine.ledger, engine.sources, engine.assets)()
+    failed = {m.table: m.failed for m in done if m.failed}
+    assert [*failed] == ["events/l"]
+    assert "variable THE_KEY, which is not set" in (failed["events/l"] or "")
+    assert "ledger" in {m.table for m in done}

@@ -1,0 +1,19 @@
+"""The error of the file of the connections, in a module that the engine can import."""
+
+from operators.errors import TidemarkError
+
+VARIABLE = "TIDEMARK_CONNECTIONS"
+
+
+class ConnectionsError(TidemarkError, ValueError):
+    """The file of the connections cannot be read, or does not match its schema."""
+
+    @classmethod
+    def of(cls, file: str, reason: object) -> "ConnectionsError":
+        """What is wrong with the file."""
+        return cls(f"{VARIABLE} is {file!r}: {' '.join(str(reason).split())}")
+
+    @classmethod
+    def no_variable(cls, name: str) -> "ConnectionsError":
+        """An environment variable that a value names is not set."""
+        return cls(f"the connections read the environment variable {name}, which is not set or is empty; set it to the value of the option")
