@@ -32,7 +32,9 @@ class Described:
 
 _SOURCE, _TABLE = ("source",), ("table",)
 OF_THE_LAKE = (
-    Described("up", "Whether the lake could be read for this scrape; if not, only `scrape_seconds` is exported besides."),
+    Described(
+        "up", "Whether the lake could be read for this scrape; if not, only `scrape_seconds` of the lake's other metrics is exported."
+    ),
     Described("scrape_seconds", "How long it took to read the lake for this scrape."),
     Described("ledger_batches_total", "Batches of the ledger.", kind="counter"),
     Described("ledger_batch_timestamp_seconds", "When the newest batch of the ledger was committed."),
