@@ -6,18 +6,31 @@ from typing import Any, cast
 
 from assets.contract_checks import ContractError
 from assets.expressions import check_bare_names, check_expression, check_named_columns
+from operators.aggregate import Aggregate
 from operators.as_of_join import AsOfJoin
+from operators.cogroup import CoGroup
 from operators.columns import FINAL_AT, RESULT_TIME, names
 from operators.consecutive import Consecutive
 from operators.contract import NamesColumns, Operator
+from operators.count_windows import CountWindowAggregate
+from operators.deduplicate import Deduplicate
 from operators.engine_columns import EVENT_TIME
 from operators.errors import ColumnError, OperatorError
 from operators.interval_join import IntervalJoin
+from operators.process_count_window import ProcessCountWindow
+from operators.process_window import ProcessWindow
+from operators.top_k import TopK
+from operators.top_n import TopN
 from operators.window_join import WindowJoin
+from operators.windowed_aggregate import WindowedAggregate
+
+# in an operator of a user, a parameter of the same name may mean anything
+_OF_ONE_INPUT = Aggregate | CountWindowAggregate | Deduplicate | ProcessCountWindow | ProcessWindow | TopK | TopN | WindowedAggregate
+_OF_TWO_INPUTS = AsOfJoin | CoGroup | IntervalJoin | WindowJoin
 
 
 def check_columns_of_input(operator: Operator, columns: Sequence[str], owner: str, engine_columns: Sequence[str]) -> None:
-    """Raise if an operator of one input reads a column that the input does not have.
+    """Raise if one of Tidemark's operators of one input reads a column that the input does not have.
 
     Parameters that name columns must use their exact names. In SQL, names ignore case.
 
@@ -34,6 +47,8 @@ def check_columns_of_input(operator: Operator, columns: Sequence[str], owner: st
         check_columns_of_input(operator.of, columns, owner, engine_columns)
         _check_second(operator, [*columns, *engine_columns])
         return
+    if not isinstance(operator, _OF_ONE_INPUT):
+        return
     untyped = cast(Any, operator)
     for parameter, named in _named_columns(untyped).items():
         check_named_columns(parameter, named, columns, owner, engine_columns)
@@ -45,7 +60,7 @@ def check_columns_of_input(operator: Operator, columns: Sequence[str], owner: st
 
 
 def check_columns_of_sides(operator: Operator, columns: Sequence[Sequence[str]], owners: Sequence[str]) -> None:
-    """Raise if an operator of two inputs reads a column that they do not have.
+    """Raise if one of Tidemark's operators of two inputs reads a column that they do not have.
 
     Args:
         operator: the operator.
@@ -55,16 +70,17 @@ def check_columns_of_sides(operator: Operator, columns: Sequence[Sequence[str]],
     Raises:
         ContractError: the error names the parameter, the name, the columns and the most similar one.
     """
-    untyped = cast(Any, operator.of if isinstance(operator, Consecutive) else operator)
-    for side_columns, owner in zip(columns, owners, strict=True):
-        check_named_columns("on", names(getattr(untyped, "on", ())), side_columns, owner)
-    if isinstance(untyped, AsOfJoin) and untyped.change is not None:
-        check_named_columns("change", [untyped.change], columns[1], owners[1])
-    if isinstance(untyped, IntervalJoin | WindowJoin) and untyped.residual is not None:
+    first = operator.of if isinstance(operator, Consecutive) else operator
+    if isinstance(first, _OF_TWO_INPUTS):
+        for side_columns, owner in zip(columns, owners, strict=True):
+            check_named_columns("on", names(first.on), side_columns, owner)
+    if isinstance(first, AsOfJoin) and first.change is not None:
+        check_named_columns("change", [first.change], columns[1], owners[1])
+    if isinstance(first, IntervalJoin | WindowJoin) and first.residual is not None:
         with suppress(ColumnError):  # the names of the result collide, which its own check reports
-            joined = [name for name in untyped.names.result_columns(*columns) if name not in untyped.names.added]
-            check_expression("residual", untyped.residual, joined, f"the pairs of {owners[0]} and {owners[1]}")
-            check_bare_names("residual", untyped.residual, joined)
+            joined = [name for name in first.names.result_columns(*columns) if name not in first.names.added]
+            check_expression("residual", first.residual, joined, f"the pairs of {owners[0]} and {owners[1]}")
+            check_bare_names("residual", first.residual, joined)
     if isinstance(operator, Consecutive):
         _check_second(operator, *columns)
 

@@ -38,6 +38,19 @@ class TwoTotals(RunningTotal):
     inputs: tuple[str, ...] = ("first", "second")
 
 
+@dataclass(frozen=True)
+class OwnParameters(RunningTotal):
+    """An operator whose parameters have names of Tidemark's, and other meanings."""
+
+    on: object = None
+    by: object = None
+    unique_key: object = None
+    rank_end: object = None
+    change: object = None
+    aggregates: object = None
+    ends_with: object = None
+
+
 def _tables(operator: object, *inputs: str) -> dict[str, DerivedAsset]:
     made = {
         "total": DerivedAsset(name="total", inputs=("l",), operator=RunningTotal()),
@@ -186,3 +199,11 @@ def test_a_description_of_a_column_that_the_table_lacks_is_refused() -> None:
     described = DerivedAsset(name="windows", inputs=("l",), operator=WINDOWS, columns={"n": "how many", "m": "what"})
     with pytest.raises(ContractError, match="`columns` is 'm'; legal: columns of 'windows': k, "):
         checked_tables({"l": source("l")}, {"windows": described})
+
+
+@pytest.mark.parametrize("on", [None, ("v", "w"), {"v": "w"}, "upper(k)"], ids=str)
+def test_parameters_of_a_users_operator_are_not_read_as_names_of_columns(on: object) -> None:
+    own = OwnParameters(on=on, by=on, rank_end="first", change="1 hour", aggregates=["n"], ends_with="the hour")
+    assert "reader" in _tables(own, "l")
+    assert "reader" in _tables(OwnParameters(on=on), "l")
+    assert "reader" in _tables(replace(own, inputs=("first", "second")), "l", "r")
