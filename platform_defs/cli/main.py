@@ -23,6 +23,7 @@ from platform_defs.user_code import UserCodeError
 
 _UsageError = cast(type[Exception], typer.BadParameter.__base__)
 """The error that Typer raises for a command line that it cannot parse."""
+_OF_SPARK = (PySparkException, Py4JJavaError)
 
 
 @contextmanager
@@ -48,7 +49,7 @@ def _is_no_lost_call(record: logging.LogRecord) -> bool:
 def main() -> None:
     """Run the command line. Errors that a user can fix, and errors of Spark, are printed in one line.
 
-    `TIDEMARK_TRACEBACK=1` shows errors of Spark, and of the code of the user's pipeline, with the traceback.
+    `TIDEMARK_TRACEBACK=1` shows errors of Spark, those that Spark's caused, and of the code of the user's pipeline, with the traceback.
     """
     warn_of_unloaded_settings(sys.argv[1:], print_warning)
     try:
@@ -58,15 +59,25 @@ def main() -> None:
         _exit_with_usage_error(cast(Any, error))
     except typer.Abort:
         _exit_with_error("interrupted")
-    except (PySparkException, Py4JJavaError, UserCodeError) as error:  # first: a UserCodeError is a TidemarkError too
-        if settings().traceback:
+    except (PySparkException, Py4JJavaError, TidemarkError) as error:
+        if _has_traceback(error) and settings().traceback:
             raise
-        _exit_with_error(str(error) if isinstance(error, UserCodeError) else without_rows(error))
-    except TidemarkError as error:
-        _exit_with_error(" ".join([str(error), *(f"({note})" for note in getattr(error, "__notes__", ()))]))
+        _exit_with_error(_message(error))
     else:
         if code:
             raise SystemExit(code)
+
+
+def _has_traceback(error: Exception) -> bool:
+    """Whether the traceback of an error has more than its message: it is of Spark, or caused by Spark, or of the user's code."""
+    return isinstance(error, (*_OF_SPARK, UserCodeError)) or isinstance(error.__cause__, _OF_SPARK)
+
+
+def _message(error: Exception) -> str:
+    if isinstance(error, _OF_SPARK):
+        return without_rows(error)
+    notes = () if isinstance(error, UserCodeError) else getattr(error, "__notes__", ())
+    return " ".join([str(error), *(f"({note})" for note in notes)])
 
 
 def _exit_with_usage_error(error: Any) -> NoReturn:

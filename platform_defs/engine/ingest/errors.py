@@ -1,18 +1,21 @@
 """The errors of an ingest, which name source and file, what is legal, and what to do."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
 from typing import TypeVar
 
 from pyspark.errors import PySparkException
 
+from assets.contracts import SourceContract
+from assets.watermark_strategies import BatchExpression, Punctuated
 from operators.errors import TidemarkError, did_you_mean
 from platform_defs.engine.formats.files import TOPIC
 from platform_defs.engine.formats.new_columns import NewColumn
 from platform_defs.engine.formats.unreadable_files import Unread
 from platform_defs.engine.lake.errors import data_exception
 from platform_defs.engine.ledger.ledger import Entry
+from platform_defs.safe_text import shortened
 
 _SHOWN = 5
 T = TypeVar("T")
@@ -31,12 +34,15 @@ class IngestError(TidemarkError, RuntimeError):
         )
 
     @classmethod
-    def expression_failed(cls, source: str, condition: str) -> "IngestError":
+    def expression_failed(cls, contract: SourceContract, condition: str) -> "IngestError":
         """An expression of the contract fails for a row."""
+        expressions = [f"{parameter} is {shortened(sql)!r}" for parameter, sql in _expressions(contract)]
+        which = "its expression" if len(expressions) == 1 else "one of its expressions"
         return cls(
-            f"source {source!r}: its `event_time`, its `watermark` or the condition of a rule fails with {condition} for a row; nothing of "
-            "the micro-batch was committed, and a retry fails again. Write the expression so that it gives null instead of an error, with "
-            "functions such as try_cast, try_to_timestamp or try_divide: a row without an event time is quarantined"
+            f"source {contract.name!r}: {which} fails with {condition} for a row ({'; '.join(expressions)}); nothing was committed, and a "
+            "retry fails again. Write the expression so that it gives null instead of an error, with functions such as try_cast, "
+            "try_to_timestamp or try_divide: a row without an event time is quarantined. TIDEMARK_TRACEBACK=1 shows Spark's error, which "
+            "may quote the row"
         )
 
     @classmethod
@@ -152,11 +158,24 @@ def _of_source(name: str, unread: Sequence[Unread]) -> str:
     return f"source {name!r}: {len(unread)} {ranges_or_files} could not be read: {', '.join([*shown, *remainder])}"
 
 
-def naming_failed_expressions(work: Callable[[str], T]) -> Callable[[str], T]:
+def _expressions(contract: SourceContract) -> Iterator[tuple[str, str]]:
+    """The expressions that Spark evaluates on a source's rows, each after its parameter. A plain column cannot fail."""
+    if not contract.by_ingest_time and contract.event_time not in contract.struct.fieldNames():
+        yield "`event_time`", contract.event_time
+    if isinstance(contract.watermark, Punctuated | BatchExpression):
+        yield "`watermark`", contract.watermark.watermark
+    if isinstance(contract.watermark, Punctuated) and contract.watermark.marker is not None:
+        yield "`marker`", contract.watermark.marker
+    for rule in contract.rules:
+        yield f"the condition of rule {rule.name!r}", rule.condition
+
+
+def naming_failed_expressions(work: Callable[[str], T], contracts: Mapping[str, SourceContract]) -> Callable[[str], T]:
     """Work for a source, given its name, that names it in the error of a failed expression. Spark's own text may quote rows.
 
     Args:
         work: the work; the result raises `IngestError` in place of its error.
+        contracts: the contracts of the sources, by name.
     """
 
     @wraps(work)
@@ -165,8 +184,8 @@ def naming_failed_expressions(work: Callable[[str], T]) -> Callable[[str], T]:
             return work(source)
         except PySparkException as error:
             condition = data_exception(error)
-            if condition is None:
+            if condition is None or not [*_expressions(contracts[source])]:
                 raise
-            raise IngestError.expression_failed(source, condition) from error
+            raise IngestError.expression_failed(contracts[source], condition) from error
 
     return named

@@ -134,7 +134,7 @@ class Ingest(LedgerWriter):
     def _in_parallel(self, work: Callable[[str], _Done], names: Sequence[str]) -> list[_Done]:
         """Ingest all sources in parallel: one source is planned and committed while another's rows are processed."""
         with ThreadPoolExecutor(len(names)) as pool:
-            return list(pool.map(naming_failed_expressions(work), names))
+            return list(pool.map(naming_failed_expressions(work, self.contracts), names))
 
     def _newly_idle(self, batch: Batch, ingested_sources: set[str]) -> Entry:
         """The ledger rows for sources that have become idle and have no files in this batch."""

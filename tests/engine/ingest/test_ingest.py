@@ -12,7 +12,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from assets.contracts import BoundedOutOfOrderness, Punctuated, RowRule
+from assets.contracts import BatchExpression, BoundedOutOfOrderness, Punctuated, RowRule
 from platform_defs.engine import Engine, IngestError, ProgressError
 from platform_defs.engine.formats.files import File
 from platform_defs.engine.lake import small_queries
@@ -238,10 +238,25 @@ def test_an_expression_that_fails_names_its_source_and_quotes_no_row(make_engine
     engine = make_engine([source("a", **{**TEXT_TIME, "event_time": "to_timestamp(at)"}), source("b")], [])
     land(engine, "a", "a.jsonl", [json.dumps({"k": "x", "at": "secret"})])
     with pytest.raises(
-        IngestError, match=r"^source 'a': its `event_time`, .* fails with CAST_INVALID_INPUT .* try_to_timestamp"
+        IngestError, match=r"^source 'a': its expression fails with CAST_INVALID_INPUT .*`event_time` is 'to_timestamp\(at\)'\); nothing"
     ) as failure:
         engine.ingest()
     assert "secret" not in str(failure.value)
+
+
+def test_the_error_of_a_failed_expression_lists_the_expressions_that_the_source_has() -> None:
+    marks, rules = Punctuated("at", marker="int(k) = 0"), (RowRule("number", "int(k) > 0"),)
+    listed = [
+        (source("a", **{**TEXT_TIME, "event_time": "to_timestamp(at)"}), "its expression fails with X for a row (`event_time` is 'to_time"),
+        (source("b", watermark=BatchExpression("max(ts)")), "its expression fails with X for a row (`watermark` is 'max(ts)');"),
+        (
+            source("c", **{**TEXT_TIME, "watermark": marks, "rules": rules}),
+            "one of its expressions fails with X for a row (`watermark` is 'at'; `marker` is 'int(k) = 0'; "
+            "the condition of rule 'number' is 'int(k) > 0'); nothing was committed",
+        ),
+    ]
+    for contract, text in listed:
+        assert text in str(IngestError.expression_failed(contract, "X"))
 
 
 def test_a_silent_source_is_recorded_idle_once_and_is_active_again_with_new_rows(make_engine: MakeEngine, clock: Clock) -> None:

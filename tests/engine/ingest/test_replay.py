@@ -5,6 +5,7 @@ from typing import Any
 
 import pytest
 
+from assets.contracts import RowRule
 from platform_defs.engine.ingest import replay as replay_module
 from platform_defs.engine.ingest.errors import IngestError
 from platform_defs.engine.lake.errors import LakeError
@@ -52,4 +53,11 @@ def test_rows_of_no_given_batch_are_refused_and_no_batch_commits_nothing(make_en
         engine.ingestion.replay({"l": rows}, [{}])
     with pytest.raises(IngestError, match=r"legal: none, since no batch was given"):
         engine.ingestion.replay({"l": rows}, [])
+    assert engine.ledger.head == 0
+
+
+def test_an_expression_that_fails_in_a_replay_names_its_source(make_engine: MakeEngine) -> None:
+    engine = make_engine([source("l", rules=[RowRule("number", "cast(k AS INT) > 0")])], [])
+    with pytest.raises(IngestError, match=r"^source 'l': its expression fails with CAST_INVALID_INPUT .*rule 'number' is 'cast\(k AS INT"):
+        replay(engine, [{"l": [Event("secret", 1, 0)]}])
     assert engine.ledger.head == 0

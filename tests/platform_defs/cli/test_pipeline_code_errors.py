@@ -2,9 +2,13 @@
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import typer
+from pyspark.errors import PySparkException
 
+from operators.errors import TidemarkError
 from platform_defs.cli.main import main
 from platform_defs.settings import settings
 from platform_defs.user_code import UserCodeError
@@ -44,3 +48,20 @@ def test_an_error_of_a_parameter_ends_with_the_line_in_the_users_file(file: Path
     with pytest.raises(SystemExit, match=r"^1$"):
         main()
     assert capsys.readouterr().err == f"error: `how` is 'outer'; legal: inner, left, right, full, semi, anti ({file}, line 3)\n"
+
+
+def test_an_error_of_spark_that_another_error_names_is_raised_on_request(
+    file: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(**_: object) -> None:
+        raise TidemarkError("an expression fails") from PySparkException("quotes a row")
+
+    monkeypatch.setattr(typer.main, "get_command", lambda _: SimpleNamespace(main=fail))
+    with pytest.raises(SystemExit, match=r"^1$"):
+        main()
+    assert capsys.readouterr().err == "error: an expression fails\n"
+    monkeypatch.setenv("TIDEMARK_TRACEBACK", "1")
+    settings.cache_clear()
+    with pytest.raises(TidemarkError, match="an expression fails") as raised:
+        main()
+    assert isinstance(raised.value.__cause__, PySparkException)
