@@ -195,7 +195,10 @@ def check_options(options: object, owner: str) -> None:
             )
         if (legal := legal_values(name, value)) is not None:
             raise ContractError.bad_value("options", {option: value}, legal)
-    names = ["sep" if name.lower() == "delimiter" else name for name in map(str, cast(Mapping[object, object], options))]
+    names = [*map(str, cast(Mapping[object, object], options))]
     if (duplicate := first_twice(names)) is not None:
-        legal = f"each option once: {duplicate!r} is given twice, since names ignore case, and 'delimiter' is another name of 'sep'"
+        legal = f"each option once: {duplicate!r} is given twice, since names ignore case"
+        raise ContractError.bad_value("options", dict(cast(Mapping[object, object], options)), legal)
+    if {"sep", "delimiter"} <= {fold_case(name) for name in names}:
+        legal = "either 'sep' or 'delimiter', which are two names of one option"
         raise ContractError.bad_value("options", dict(cast(Mapping[object, object], options)), legal)

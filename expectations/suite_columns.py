@@ -18,7 +18,7 @@ from operators.accounting import ReportsMatches
 
 _ONE_COLUMN, _COLUMNS = ("column", "column_A", "column_B", "side_column", "day_column"), "column_list"
 _OF_CLOSED_RANGES, _OF_UPSERTED = (LAW, IN_DAYS, FINALIZED, COMPLETENESS), (LAW, PROMISE, FOLDS, GAPS, AT_MOST_N)
-"""The names of the checks that a table has without a suite."""
+"""The names that are reserved for the checks that a table may have without a suite."""
 _MAY_BE_ABSENT = "expect_column_to_exist"
 
 
@@ -26,7 +26,7 @@ def check_suite_columns(pipeline: Pipeline, suites: Suites) -> None:
     """Raise if an expectation names a column that its source or table does not have, as far as its columns are known without rows.
 
     Raise too if it counts the late rows of an input that the table does not have, or of a table that is no join, if two expectations of
-    a suite have the same name, or if a check of the table has it.
+    a suite have the same name, or if one has a reserved name.
 
     Args:
         pipeline: the pipeline.
@@ -50,14 +50,14 @@ def check_suite_columns(pipeline: Pipeline, suites: Suites) -> None:
 
 
 def _check_names(pipeline: Pipeline, name: str, suite: ExpectationSuite) -> None:
-    """Raise if an expectation of a table has the name of a check that the table has anyway."""
+    """Raise if an expectation of a table has a name that is reserved for the checks that Tidemark makes."""
     table, names = pipeline.tables_by_name.get(name), expectations_by_name(suite)
     if table is None:
         return
     own_names = _OF_CLOSED_RANGES if table.operator.reads.closes_ranges else _OF_UPSERTED
     own_names = own_names if pipeline.freshness_of(name) is None else (*own_names, FRESH)
     if taken := [check for check in names if check in own_names]:
-        legal = f"a name other than {', '.join(own_names)}, which are checks that Tidemark makes for the table"
+        legal = f"a name other than {', '.join(own_names)}, which Tidemark reserves for its own checks"
         raise ContractError(f"suite {suite.name!r}: the name of the check is {taken[0]!r}; legal: {legal}")
 
 

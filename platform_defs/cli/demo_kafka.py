@@ -2,6 +2,7 @@
 
 import os
 import sys
+from argparse import ArgumentParser
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -18,6 +19,7 @@ from platform_defs.simulator import SOURCES, ShopDay
 from platform_defs.spark.session import session
 
 FOLDER = HOME / "demo-kafka"
+ORDERS, PARTS = 2_000, 4
 _PARTITIONS = 3
 _RECORDS = pa.schema({"key": pa.string(), "value": pa.string()})
 """The columns of records; a part of a day may have none."""
@@ -46,7 +48,7 @@ def connections_text(address: str) -> str:
     return yaml.safe_dump({"kafka": {"options": {"kafka.bootstrap.servers": address}, "sources": sources}})
 
 
-def main(orders: int = 2_000, parts: int = 4) -> int:
+def main(orders: int = ORDERS, parts: int = PARTS) -> int:
     """Run the demo, and print its result; the exit status is 1 if it fails.
 
     Args:
@@ -75,4 +77,8 @@ def main(orders: int = 2_000, parts: int = 4) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*map(int, sys.argv[1:])))
+    parser = ArgumentParser("make demo-kafka", description="Run the demo through a local Kafka broker.")
+    parser.add_argument("orders", type=int, nargs="?", default=ORDERS)
+    parser.add_argument("parts", type=int, nargs="?", default=PARTS)
+    arguments = parser.parse_args()
+    sys.exit(main(arguments.orders, arguments.parts))

@@ -10,6 +10,7 @@ import struct
 import subprocess
 import sys
 import time
+from argparse import ArgumentParser
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -266,4 +267,6 @@ def main(port: int = PORT) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*map(int, sys.argv[1:])))
+    parser = ArgumentParser("make kafka-up", description="Run a local Kafka broker until Ctrl-C.")
+    parser.add_argument("port", type=int, nargs="?", default=PORT)
+    sys.exit(main(parser.parse_args().port))

@@ -42,7 +42,7 @@ def check_ini(text: str) -> None:
         AssertionError: there is no such setting, target, command or option, or a value is illegal.
     """
     lines = [line.partition("=") for line in text.splitlines()]
-    variables = {name: shlex.split(value)[0] for name, _, value in lines if name.startswith(PREFIX)}
+    variables = {name: "".join(shlex.split(value)[:1]) for name, _, value in lines if name.startswith(PREFIX)}
     assert not unknown_variables(variables), f"there are no settings {', '.join(unknown_variables(variables))}"
     try:
         Settings(**{name.removeprefix(PREFIX).lower(): value for name, value in variables.items()})

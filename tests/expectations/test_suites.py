@@ -150,7 +150,7 @@ def test_two_expectations_with_the_same_name_are_refused() -> None:
         ("a b", "letters a to z, digits and '_'$"),
         ("", "letters a to z"),
         ("straße", "letters a to z"),
-        ("conservation_law", "a name other than conservation_law, .*, which are checks that Tidemark makes"),
+        ("conservation_law", "a name other than conservation_law, .*, which Tidemark reserves for its own checks"),
         ("no_more_than_n", "a name other than conservation_law"),
         ("fresh", "a name other than conservation_law, .*fresh, which"),
     ],

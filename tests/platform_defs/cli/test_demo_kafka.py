@@ -1,5 +1,7 @@
 """The demo through Kafka: what it sends, and the connections with which its sources read that."""
 
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -9,7 +11,7 @@ from pyspark.sql import SparkSession
 
 from platform_defs.cli.demo_kafka import connections_text, send
 from platform_defs.connections import read
-from platform_defs.settings import Settings
+from platform_defs.settings import PROJECT, Settings
 from platform_defs.setup.broker import running_broker
 from platform_defs.shop import shop
 from platform_defs.simulator import SOURCES, Shop, simulate
@@ -21,6 +23,13 @@ def test_each_source_reads_the_topic_of_its_name():
     assert {name: of.option("subscribePattern") for name, of in topics.items()} == {name: name for name in SOURCES}
     assert all(of.client == {"bootstrap.servers": "127.0.0.1:9092"} for of in topics.values())
     assert set(yaml.safe_load(connections_text("h:1"))) == {"kafka"}
+
+
+@pytest.mark.parametrize("module", ["platform_defs.cli.demo_kafka", "platform_defs.setup.broker"])
+def test_an_argument_that_is_no_number_is_refused_in_one_line(module: str):
+    found = subprocess.run([sys.executable, "-m", module, "many"], cwd=PROJECT, capture_output=True, text=True, check=False)
+    assert found.returncode == 2
+    assert "invalid int value: 'many'" in found.stderr.splitlines()[-1]
 
 
 @pytest.fixture
