@@ -66,6 +66,7 @@ $ ls ..
         ("```bash\ntidemark run\n```\n", "no command run"),
         ("```ini\nTIDEMARK_LAKES=/srv/lake\n```\n", "no settings TIDEMARK_LAKES"),
         ("```ini\nTIDEMARK_MAX_FILES=0\n```\n", "illegal values"),
+        ("```ini\nTIDEMARK_MAX_FILES=\n```\n", "illegal values"),
         ("```ini\nExecStart=/opt/bin/tidemark run\n```\n", "no command run"),
         ("```rust\nfn main() {}\n```\n", "'rust' is no language"),
         ('```yaml title="../outside.yaml"\na: 1\n```\n', "outside the page's folder"),
