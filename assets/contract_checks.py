@@ -4,7 +4,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import cast
 
-from pyspark.sql.types import CharType, DatetimeType, NumericType, StringType, StructField, StructType, VarcharType
+from pyspark.sql.types import CharType, DatetimeType, NumericType, StringType, StructField, StructType, VarcharType, VariantType
 
 from assets.names import MOST_COLUMNS, first_twice, fold_case, is_key, is_stored, name_fault, nested_fields, table_name_fault
 from assets.reader_options import legal_values, option_fault
@@ -17,7 +17,7 @@ EVENT_TIME_RAW = "event_time_raw"
 ENGINE_COLUMNS = (SEQ, ARRIVAL, EVENT_TIME, EVENT_TIME_RAW)
 LONGEST_DAYS = 3_652_059
 """The longest duration in a contract, in days: that from year 1 to year 9999."""
-_TIMES = (DatetimeType, NumericType, StringType, VarcharType, CharType)
+_TIMES = (DatetimeType, NumericType, StringType, VarcharType, CharType, VariantType)
 """The types that Spark casts to a timestamp."""
 _RENAME = "rename it in the schema, and where the files are made"
 _OWNER = re.compile(r"team:[A-Za-z0-9_]+|\b[A-Za-z0-9._%+-]+@[A-Za-z0-9.-]+\.[A-Za-z]{2,7}\b")

@@ -216,6 +216,7 @@ def test_legal_contracts_are_accepted() -> None:
     )
     assert contract.struct.fieldNames() == [*legal, "ts"]
     assert contract_with(name="L").log == "events/L"
+    assert contract_with(schema="k STRING, v VARIANT", event_time="v").event_time == "v"
     wide = contract_with(schema=schema_of(*[f"c{n}" for n in range(999)]))
     assert len(wide.with_added_columns([StructField(f"new {n}", StringType()) for n in range(100)]).struct) == 1_100
 

@@ -56,7 +56,7 @@ def parsed_text(text: Column, type_: DataType) -> Column:
 
 def parsed_time(value: Column) -> Column:
     """A value of any type that Spark casts to a timestamp, as one; null if it is a text or a number that is no time."""
-    is_text = F.typeof(value) == F.lit("string")  # a constant, so the plan of a timestamp has nothing of this
+    is_text = F.rlike(F.typeof(value), F.lit("^(string|variant)"))  # a constant, so the plan of a timestamp has nothing of this
     return F.when(~(is_text & _has_no_date(value.cast("string"))), value.try_cast("timestamp"))
 
 
