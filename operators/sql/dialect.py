@@ -15,6 +15,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from operators.sql.errors import SqlError
 from operators.sql.functions import CALLS, log10
 from operators.sql.syntax import FUNCTION_PARSERS, RANGE_PARSERS
+from operators.sql.templates import plain_call
 
 Tree = Any
 """A node of sqlglot's tree, whose children are not typed."""
@@ -221,10 +222,13 @@ def parse_spark(text: str) -> Tree:
 @lru_cache(4096)
 def _parse_spark(text: str) -> Tree:
     """The tree of an expression. The same columns are parsed for each expression that reads them."""
-    return sqlglot.parse_one(text, dialect="spark").transform(_keep_log10, copy=False)
+    return sqlglot.parse_one(text, dialect="spark").transform(_keep_calls, copy=False)
 
 
-def _keep_log10(node: Tree) -> Tree:
+def _keep_calls(node: Tree) -> Tree:
+    """LOG10 and PARSE_JSON as calls: sqlglot would write the first with two arguments, and only the argument of the second."""
+    if isinstance(node, exp.ParseJSON):
+        return plain_call("TRY_PARSE_JSON" if node.args.get("safe") else "PARSE_JSON", [node.this])
     is_log10 = isinstance(node, exp.Log) and node.this.is_number and node.this.name == "10" and node.expression
     return log10([node.expression]) if is_log10 else node
 

@@ -87,7 +87,7 @@ def _call(name: str, function: Callable[[list[Any]], Any], arguments: list[Any])
 def _extreme(kind: type[exp.Greatest] | type[exp.Least], arguments: list[Any]) -> Any:
     """GREATEST and LEAST, which are null if an argument is. Spark's skip nulls."""
     values = kind(this=arguments[0] if arguments else None, expressions=arguments[1:])
-    unknown = [fill(":a IS NULL", argument) for argument in arguments]
+    unknown = [fill(":a IS NULL", argument).unnest() for argument in arguments]
     return exp.If(this=exp.or_(*unknown, wrap=False), true=exp.Null(), false=values) if unknown else values
 
 
@@ -180,7 +180,7 @@ def _element(arguments: list[Any]) -> Any:
 
 
 def _truncated(arguments: list[Any]) -> Any:
-    """TRUNCATE without decimal places, in the type of its argument."""
+    """TRUNCATE without decimal places. A DECIMAL becomes a wider one, and a FLOAT a DOUBLE."""
     value, *places = arguments
     if not places or places[0].name == "0":
         return fill(":a - :a % 1", value)

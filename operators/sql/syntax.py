@@ -1,4 +1,4 @@
-"""Calls and comparisons of Flink SQL with a syntax of their own, such as `EXTRACT(SECOND FROM ts)`."""
+"""Calls and comparisons of Flink SQL with special syntax, such as `EXTRACT(SECOND FROM ts)`."""
 
 from functools import partial
 from typing import Any

@@ -11,14 +11,16 @@ from sqlglot import exp
 def fill(template: str, *arguments: Any) -> Any:
     """The tree of an expression in Spark SQL, with the arguments in place of `:a`, `:b` and so on.
 
+    It is in brackets if it is an operation, because it becomes a part of other expressions.
+
     >>> fill(":a - :a % 1", exp.column("x") + 1).sql(dialect="spark")
-    '(x + 1) - (x + 1) % 1'
+    '((x + 1) - (x + 1) % 1)'
     """
     tree = _parse(template).copy()
     for placeholder in [*tree.find_all(exp.Placeholder)]:
         argument = arguments[ascii_lowercase.index(placeholder.name)].copy()
         placeholder.replace(argument if _is_call(placeholder.parent) or not _needs_brackets(argument) else exp.Paren(this=argument))
-    return tree
+    return exp.Paren(this=tree) if isinstance(tree, exp.Binary) else tree
 
 
 @lru_cache

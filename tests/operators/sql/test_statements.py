@@ -460,6 +460,13 @@ def test_columns_of_the_window_have_no_effect_on_the_order_of_its_rows():
         ("TO_TIMESTAMP_LTZ()", "TO_TIMESTAMP_LTZ()"),
         ("ELT()", "ELT()"),
         ("TRUNCATE()", "TRUNCATE()"),
+        ("10 - TRUNCATE(v)", "10 - (v - v % 1)"),
+        ("TRUNCATE(v) * 2", "(v - v % 1) * 2"),
+        ("-TRUNCATE(v)", "-(v - v % 1)"),
+        (
+            "ts - FLOOR(ts TO WEEK)",
+            "ts - (DATE_TRUNC('WEEK', ts + INTERVAL '1' DAY) - INTERVAL '1' DAY)",
+        ),
         ("ARRAY_SORT()", "ARRAY_SORT()"),
         ("INSTR(k)", "INSTR(k)"),
         ("TO_TIMESTAMP(k, 'dd/MM/yyyy HH')", "TRY_TO_TIMESTAMP(k, 'dd/MM/yyyy HH')"),
@@ -488,6 +495,11 @@ def test_columns_of_the_window_have_no_effect_on_the_order_of_its_rows():
 def test_functions_of_flink_have_a_counterpart_in_spark(expression: str, spark_sql: str):
     assert relation(f"SELECT {expression} AS x FROM a") == Select(A, (Item("x", spark_sql),))
     assert relation(f"SELECT x FROM (SELECT {expression} AS x FROM a)") == Select(A, (Item("x", spark_sql),))
+
+
+@pytest.mark.parametrize("call", ["PARSE_JSON(k)", "TRY_PARSE_JSON(k)", "LOG10(v)"])
+def test_an_expression_reads_a_call_of_an_inner_query(call: str):
+    assert relation(f"SELECT 10 - x AS y FROM (SELECT {call} AS x FROM a)") == Select(A, (Item("y", f"10 - {call}"),))
 
 
 @pytest.mark.parametrize(
