@@ -98,7 +98,7 @@ class AsOfJoin:
         if self.max_age is not None and self.as_of == "arrival":
             legal = "None with `as_of='arrival'`: versions that are found by arrival have no age; use `as_of='event_time'`"
             raise OperatorError.bad_value("max_age", self.max_age, legal)
-        if self.change is not None and self.change in (*self.names.key, self.right_time):
+        if self.change is not None and self.change.lower() in map(str.lower, (*self.names.key, self.right_time)):
             raise OperatorError.bad_value("change", self.change, "a right column that is neither in `on` nor the `right_time`")
         if self.lateness and self.as_of == "arrival":
             legal = "zero with `as_of='arrival'`: the event times of versions have no meaning; use `as_of='event_time'`"

@@ -54,13 +54,14 @@ on random numbers, files, the session or the clock, as rand does
     """
     if (part := nondeterministic_part(expression, columns)) is not None:
         legal = "an expression whose value depends on the rows alone, and not on random numbers, files, the session or the clock"
-        raise OperatorError.bad_value(parameter, expression, f"{legal}, as {part} does{way_out_of(part)}")
+        raise OperatorError.bad_value(parameter, expression, f"{legal}, as {part} does{way_out_of(part, columns)}")
 
 
-def way_out_of(part: str) -> str:
+def way_out_of(part: str, columns: Iterable[str] | None = None) -> str:
     """The end of an error for a text that is a time of the clock, or a function that may be meant as a column; empty for others."""
     if part[0] not in "'\"":
-        return "; write the name of a column in backticks" if part in WITHOUT_PARENTHESES - CLOCK else ""
+        hint = "; write the name of a column in backticks" if columns is None else f"; there is no column {part}"
+        return hint if part in WITHOUT_PARENTHESES - CLOCK else ""
     find_text = "find a text that is such a word by column RLIKE '^today$'"
     return f"; read a time from a column, {find_text}, and write it as a result by concat('to', 'day')"
 

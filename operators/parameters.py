@@ -10,13 +10,13 @@ from operators.contract import FORMER_NAME
 from operators.errors import OperatorError
 
 _Class = TypeVar("_Class", bound=type)
-_NAME = "no dot and no backtick, as a field of a struct would need: select it as a column first"
+_NAME = ". Names have no dot and no backtick. Select a field of a struct as a column first"
 
 
 def check_column(parameter: str, name: object, *, is_optional: bool = False) -> None:
     """Raise `OperatorError` unless a parameter is the name of a column, or None if it is optional."""
     if not (_is_name(name) or (is_optional and name is None)):
-        raise OperatorError.bad_value(parameter, name, f"the name of a column{', or None' if is_optional else ''}, with {_NAME}")
+        raise OperatorError.bad_value(parameter, name, f"the name of a column{', or None' if is_optional else ''}{_hint_of(name)}")
 
 
 def check_columns(parameter: str, columns: object, *, why_needed: str = "") -> None:
@@ -30,7 +30,7 @@ def check_columns(parameter: str, columns: object, *, why_needed: str = "") -> N
     if isinstance(columns, str):
         return check_column(parameter, columns)
     if not _is_list_of(_is_name, columns):
-        raise OperatorError.bad_value(parameter, columns, f"the name of a column, or a list of names, with {_NAME}")
+        raise OperatorError.bad_value(parameter, columns, f"the name of a column, or a list of names{_hint_of(columns)}")
     names = [name.lower() for name in cast(Sequence[str], columns)]
     if len({*names}) < len(names):
         raise OperatorError.bad_value(
@@ -74,6 +74,8 @@ def accepts_former_names(kind: _Class) -> _Class:
     def initialize_by_either_name(self: object, *args: Any, **parameters: Any) -> None:
         for former_name in names.keys() & parameters:
             name = names[former_name]
+            if name in parameters:
+                raise OperatorError.bad_value(former_name, parameters[former_name], f"the new name `{name}` alone; remove `{former_name}`")
             warnings.warn(f"the parameter `{former_name}` of {kind.__name__} is now `{name}`; rename it", DeprecationWarning, stacklevel=2)
             parameters[name] = parameters.pop(former_name)
         initialize(self, *args, **parameters)
@@ -84,6 +86,11 @@ def accepts_former_names(kind: _Class) -> _Class:
 
 def _is_list_of(is_legal: Callable[[object], bool], values: object) -> bool:
     return isinstance(values, Sequence) and all(map(is_legal, cast(Sequence[object], values)))
+
+
+def _hint_of(value: object) -> str:
+    """What names must not have, if a value is a text or a list of texts."""
+    return _NAME if isinstance(value, str) or _is_list_of(lambda name: isinstance(name, str), value) else ""
 
 
 def _is_name(name: object) -> bool:

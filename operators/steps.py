@@ -8,6 +8,10 @@ from operators.errors import OperatorError
 from operators.timing import FOREVER, TimeKind
 
 
+def _is_milliseconds(value: object) -> bool:
+    return value is None or (isinstance(value, int) and not isinstance(value, bool))
+
+
 def _check_names(parameter: str, names: object) -> None:
     """Raise `OperatorError` unless a parameter is a sequence of names; a text alone would be one of its letters."""
     values = cast(Sequence[object], names)
@@ -114,7 +118,9 @@ class ByTimeRange(Reads):
     by_arrival: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        if not isinstance(self.lookback, Sequence):  # pyright: ignore[reportUnnecessaryIsInstance]
+        lookback: object = self.lookback
+        is_list = isinstance(lookback, Sequence) and not isinstance(lookback, str)  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not is_list or not all(_is_milliseconds(value) for value in cast(Sequence[object], lookback)):
             raise OperatorError.bad_value("lookback", self.lookback, "a number of ms, or None, for each input, such as (1000,)")
         endless = [index for index, lookback in enumerate(self.lookback) if lookback is None and index not in self.versions]
         if endless:

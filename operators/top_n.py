@@ -105,9 +105,11 @@ class TopN:
     def __post_init__(self) -> None:
         self._check_names()
         if not (is_count(self.rank_end) or (isinstance(self.rank_end, str) and self.rank_end)):
-            raise OperatorError.bad_value("rank_end", self.rank_end, "a whole number of at least 1, or the column that holds it")
+            raise OperatorError.bad_value(
+                "rank_end", self.rank_end, "a whole number of at least 1, and at most 10**18, or the column that holds it"
+            )
         if not is_count(self.rank_start) or (isinstance(self.rank_end, int) and self.rank_start > self.rank_end):
-            raise OperatorError.bad_value("rank_start", self.rank_start, "a whole number from 1 to `rank_end`")
+            raise OperatorError.bad_value("rank_start", self.rank_start, "a whole number from 1 to `rank_end`, and at most 10**18")
         if self.function not in get_args(Function):
             raise OperatorError.bad_value("function", self.function, ", ".join(get_args(Function)))
         if self.monotonic and not self.key:
@@ -123,7 +125,10 @@ class TopN:
         check_column("change", self.change, is_optional=True)
         check_flag("with_rank", self.with_rank)
         check_flag("monotonic", self.monotonic)
-        if self.change in (*self.partition, *self.key, *(o.column for o in self.order)):
+        if isinstance(self.rank_end, str):
+            check_column("rank_end", self.rank_end)
+        others = (*self.partition, *self.key, *(o.column for o in self.order))
+        if self.change is not None and self.change.lower() in map(str.lower, others):
             raise OperatorError.bad_value("change", self.change, "a column that is neither in `by`, `unique_key` nor `order_by`")
 
     def _check_strategy(self) -> None:

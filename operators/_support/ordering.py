@@ -8,6 +8,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from operators.errors import OperatorError
+from operators.parameters import check_column
 
 _CLAUSE = re.compile(r"\s*(`[^`]+`|\w+)(?:\s+(asc|desc))?(?:\s+nulls\s+(first|last))?\s*", re.IGNORECASE)
 
@@ -42,7 +43,8 @@ class Ordering:
             raise OperatorError.bad_value(parameter, text, "a column, then ASC or DESC, then NULLS FIRST or NULLS LAST, as in 'total DESC'")
         descending = (clause[2] or "").lower() == "desc"
         nulls = (clause[3] or "").lower()
-        return cls(clause[1].strip("`"), descending, nulls == "first" if nulls else not descending)
+        check_column(parameter, column := clause[1].strip("`"))
+        return cls(column, descending, nulls == "first" if nulls else not descending)
 
     def sort_expression(self) -> Column:
         """The order as a Spark sort expression."""

@@ -48,6 +48,11 @@ _TEMPLATES: dict[str, tuple[str, ...]] = {
     "WEEK": ("WEEKOFYEAR(:a)",),
 }
 """By the name of a function, the expression of Spark for each number of arguments."""
+_OF_NULL = {"ARRAY_CONTAINS": "SIZE(:a) > SIZE(ARRAY_COMPACT(:a))", "ARRAY_REMOVE": "(ARRAY_COMPACT(:a))"}
+"""By function, the expression if the element is a NULL, with which Spark refuses to search an array.
+
+Brackets keep sqlglot from refusing a call with more arguments than the one that replaces it.
+"""
 _WITHOUT_COUNTERPART = {
     "JSON_ARRAY": "TO_JSON(ARRAY[...])",
     "JSON_EXISTS": "GET_JSON_OBJECT(json, '$.path') IS NOT NULL, which is false for a null of JSON",
@@ -69,6 +74,8 @@ def refuse_call(name: str, *_: object) -> Any:
 
 def fill_call(name: str, arguments: list[Any]) -> Any:
     """A call by the template that has as many arguments."""
+    if len(arguments) == 2 and name in _OF_NULL and isinstance(arguments[1], exp.Null):
+        return fill(_OF_NULL[name], arguments[0])
     template = next((text for text in _TEMPLATES[name] if number_of_arguments(text) == len(arguments)), None)
     return plain_call(name, arguments) if template is None else fill(template, *arguments)
 
@@ -108,7 +115,10 @@ _INSTANTS = {"0": "TIMESTAMP_SECONDS", "3": "TIMESTAMP_MILLIS", "6": "TIMESTAMP_
 def _instant(arguments: list[Any]) -> Any:
     """TO_TIMESTAMP_LTZ of a number, by default of milliseconds, or of a text with its format and its time zone."""
     value, *others = arguments
-    if is_text(value) or (others and not others[0].is_number):
+    is_of_text = is_text(value) or (bool(others) and is_text(others[0]))
+    if len(others) > (2 if is_of_text else 1):
+        return plain_call("TO_TIMESTAMP_LTZ", arguments)
+    if is_of_text:
         time = _parsed_time([value, *others[:1]])
         return fill("TO_UTC_TIMESTAMP(:a, :b)", time, others[1]) if len(others) > 1 else time
     precision = others[0].sql() if others else "3"
@@ -145,7 +155,7 @@ def _parsed_date(arguments: list[Any]) -> Any:
 _SORTS = {
     (True, True): "SORT_ARRAY(:a)",
     (True, False): "ARRAY_SORT(:a)",
-    (False, True): "REVERSE(ARRAY_SORT(:a))",
+    (False, True): "(REVERSE(ARRAY_SORT(:a)))",  # sqlglot would compare the number of arguments with that of REVERSE
     (False, False): "SORT_ARRAY(:a, FALSE)",
 }
 """By whether the order ascends, and whether nulls are first, what Spark computes for ARRAY_SORT."""
@@ -154,7 +164,7 @@ _SORTS = {
 def _sorted_array(arguments: list[Any]) -> Any:
     """ARRAY_SORT, with nulls first if it ascends. A comparison in place of the order is one of Spark."""
     array, *order = arguments
-    if order and isinstance(order[0], exp.Lambda):
+    if len(order) > 2 or (order and isinstance(order[0], exp.Lambda)):
         return plain_call("ARRAY_SORT", arguments)
     if not all(isinstance(flag, exp.Boolean) for flag in order):
         raise SqlError.refused("ARRAY_SORT with an order from a column", "Spark needs a constant", "write TRUE or FALSE")
@@ -182,6 +192,8 @@ def _element(arguments: list[Any]) -> Any:
 def _truncated(arguments: list[Any]) -> Any:
     """TRUNCATE without decimal places. A DECIMAL becomes a wider one, and a FLOAT a DOUBLE."""
     value, *places = arguments
+    if len(places) > 1:
+        return plain_call("TRUNCATE", arguments)
     if not places or places[0].name == "0":
         return fill(":a - :a % 1", value)
     return exp.Trunc(this=value, decimals=places[0])

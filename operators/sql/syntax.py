@@ -80,7 +80,7 @@ def _similar_to(*_: object) -> Any:
 
 FUNCTION_PARSERS: dict[str, Any] = {
     **{name: partial(refuse_call, name) for name in REFUSED_CALLS},
-    "CEIL": partial(_rounded, "CEIL", _CEILINGS),
+    **{name: partial(_rounded, "CEIL", _CEILINGS) for name in ("CEIL", "CEILING")},
     "EXTRACT": _extract,
     "FLOOR": partial(_rounded, "FLOOR", _FLOORS),
     "INITCAP": _initcap,

@@ -164,6 +164,12 @@ def test_an_unlimited_lookback_and_a_look_up_by_arrival_need_an_input_of_version
         ByTimeRange(lookback=(0, None), versions=(1,), by_arrival=(0,))
 
 
+@pytest.mark.parametrize("lookback", ["1000", ("1 s",), 1000, (1.5,), (True,)])
+def test_a_lookback_is_a_list_of_milliseconds(lookback: Any) -> None:
+    with pytest.raises(OperatorError, match=r"`lookback` is .*; legal: a number of ms, or None, for each input, such as \(1000,\)"):
+        ByTimeRange(lookback=lookback)
+
+
 def test_the_names_of_the_result(spark: SparkSession) -> None:
     left, right = read(spark, "k | time | v:int | op\na | 10:00 | 1 | x"), read(spark, "k | time | v:int | op | w\na | 09:00 | 2 | +I | y")
     join = AsOfJoin(on="k", change="op", left_prefix="order_")

@@ -20,6 +20,7 @@ from operators import (
     WindowedAggregate,
     WindowJoin,
 )
+from operators.nondeterministic import check_deterministic
 
 
 @pytest.mark.parametrize(
@@ -168,3 +169,8 @@ def test_an_extra_join_condition_depends_on_the_rows_alone(residual: str) -> Non
         WindowJoin(on="k", window=Tumbling(size="1 minute"), residual=residual)
     with pytest.raises(OperatorError, match=r"`residual` is .*; legal: an expression whose value depends on the rows alone"):
         IntervalJoin(on="k", lower=0, upper="1 minute", residual=residual)
+
+
+def test_backticks_are_no_way_out_if_there_is_no_such_column() -> None:
+    with pytest.raises(OperatorError, match="as user does; there is no column user"):
+        check_deterministic("residual", "user = name", ["name"])

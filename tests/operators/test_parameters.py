@@ -58,7 +58,7 @@ WITH_KEY: dict[str, Sequence[Make]] = {
     "on": (partial(IntervalJoin, lower=0, upper=1), AsOfJoin, partial(WindowJoin, window=HOUR), partial(CoGroup, window=HOUR)),
     "unique_key": (partial(TopN, rank_end=1, order_by="v"),),
 }
-NAMES = "the name of a column, or a list of names, with no dot and no backtick"
+NAMES = "the name of a column, or a list of names"
 
 
 @pytest.mark.parametrize(
@@ -72,8 +72,8 @@ NAMES = "the name of a column, or a list of names, with no dot and no backtick"
         (b"k", NAMES),
         (["k", ""], NAMES),
         (["order.id"], NAMES),
-        ("order.id", "the name of a column, with no dot and no backtick, as a field of a struct would need: select it as a column first"),
-        ("", "the name of a column, with"),
+        ("order.id", "the name of a column. Names have no dot and no backtick. Select a field of a struct as a column first"),
+        ("", "the name of a column"),
         (["k", "k"], "each column once"),
         (["k", "K"], "each column once, and names that differ in more than case"),
     ],
@@ -113,8 +113,8 @@ WINDOW_OPERATORS: Sequence[Make] = (
             (5, ["t"], None),
             "the name of a",
         ),
-        ((within, partial(AsOfJoin, on="k"), *WINDOW_OPERATORS[2:]), "left_time", (5, ["t"], None, "a.b"), "the name of a column, with"),
-        ((within, partial(AsOfJoin, on="k"), *WINDOW_OPERATORS[2:]), "right_time", (5, ""), "the name of a column, with"),
+        ((within, partial(AsOfJoin, on="k"), *WINDOW_OPERATORS[2:]), "left_time", (5, ["t"], None, "a.b"), "the name of a column"),
+        ((within, partial(AsOfJoin, on="k"), *WINDOW_OPERATORS[2:]), "right_time", (5, ""), "the name of a column"),
         ((within, partial(AsOfJoin, on="k"), WINDOW_OPERATORS[2]), "left_prefix", (5, None, "l."), "text without a dot and a backtick"),
         ((within, WINDOW_OPERATORS[2]), "residual", (5, True, " "), "a SQL expression as text, or None for none"),
         ((*WINDOW_OPERATORS[1::2], partial(ProcessCountWindow, size=2)), "rows", (5, ""), "a SQL expression as text, or None for none"),
@@ -127,9 +127,17 @@ WINDOW_OPERATORS: Sequence[Make] = (
         ((partial(windowed, by="k"),), "grouping_sets", (5, [5], [[5]], ["k"], [["k"], ["k"]], [[]] * 2, []), DIFFERENT_LISTS),
         ((partial(TopK, k=1), partial(TopN, rank_end=1)), "order_by", (5, [5], [("v", "DESC")], {"v": "DESC"}, None), ORDER),
         ((partial(TopN, rank_end=1, order_by="v", unique_key="k"),), "monotonic", ("no", 1), "True or False"),
+        ((partial(TopN, order_by="v"),), "rank_end", ("a.b",), "the name of a column. Names have no dot"),
+        ((partial(TopN, order_by="v"),), "rank_end", (10**30,), "a whole number of at least 1, and at most 10**18, or the column"),
+        ((partial(AsOfJoin, on="k"),), "change", ("K",), "a right column that is neither in `on` nor the `right_time`"),
         ((partial(TopN, rank_end=1, order_by="v"),), "with_rank", ("no", None), "True or False"),
         ((partial(TopN, rank_end=1, order_by="v"), partial(AsOfJoin, on="k")), "change", (5, ["c"], ""), "the name of a column, or None"),
-        ((partial(TopN, rank_end=1, order_by="v", by="k"),), "change", ("k", "v"), "a column that is neither in `by`, `unique_key` nor"),
+        (
+            (partial(TopN, rank_end=1, order_by="v", by="k"),),
+            "change",
+            ("k", "v", "V"),
+            "a column that is neither in `by`, `unique_key` nor",
+        ),
         ((within,), "lower_exclusive", ("no", None), "True or False"),
         ((within,), "time_buckets", ("yes",), "True or False"),
         ((within,), "result_time", (["later"], "earlier"), "for how='inner', the time of a row that every result has: 'later'"),
@@ -188,6 +196,19 @@ class AtEachStep(EveryStep):
 def test_triggers_and_evictors_of_ones_own_are_legal(parameters: dict[str, Any]) -> None:
     for make in WINDOW_OPERATORS:
         make(**parameters)
+
+
+@pytest.mark.parametrize("make", [partial(TopK, k=1), partial(TopN, rank_end=1)])
+def test_an_order_by_a_field_of_a_struct_is_refused(make: Make) -> None:
+    with pytest.raises(OperatorError, match=r"`order_by` is 'a.b'; legal: the name of a column. Names have no dot"):
+        make(order_by="`a.b` DESC")
+
+
+def test_a_former_name_beside_the_new_one_is_refused() -> None:
+    make: Any = partial(TopN, order_by="v", rank_end=1, unique_key="k", monotonic=True)
+    legal = "`improving` is False; legal: the new name `monotonic` alone; remove `improving`"
+    with pytest.raises(OperatorError, match=legal):
+        make(improving=False)
 
 
 def test_a_former_name_is_no_attribute() -> None:

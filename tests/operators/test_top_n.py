@@ -265,11 +265,11 @@ def test_the_strategy_follows_from_the_properties_of_the_input(spec: dict[str, A
 @pytest.mark.parametrize(
     ("spec", "message"),
     [
-        ({"rank_end": 0}, "`rank_end` is 0; legal: a whole number of at least 1, or the column that holds it"),
+        ({"rank_end": 0}, "`rank_end` is 0; legal: a whole number of at least 1, and at most 10**18, or the column that holds it"),
         ({"rank_end": None}, "`rank_end` is None"),
         ({"rank_end": 2.5}, "`rank_end` is 2.5"),
         ({"rank_start": 1.5}, "`rank_start` is 1.5"),
-        ({"rank_start": 4}, "`rank_start` is 4; legal: a whole number from 1 to `rank_end`"),
+        ({"rank_start": 4}, "`rank_start` is 4; legal: a whole number from 1 to `rank_end`, and at most 10**18"),
         ({"order_by": ()}, "`order_by` is (); legal: at least one column"),
         ({"function": "ntile"}, "`function` is 'ntile'; legal: row_number, rank, dense_rank"),
         ({"monotonic": True}, "`monotonic` is True; legal: true with a `unique_key`, by which"),
