@@ -1,7 +1,7 @@
 """Checks of an operator's parameters when it is made: a wrong type is refused there, and not by Spark at the first batch."""
 
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, KeysView, Sequence, ValuesView
 from dataclasses import fields
 from functools import wraps
 from typing import Any, TypeVar, cast
@@ -85,7 +85,7 @@ def accepts_former_names(kind: _Class) -> _Class:
 
 
 def _is_list_of(is_legal: Callable[[object], bool], values: object) -> bool:
-    return isinstance(values, Sequence) and all(map(is_legal, cast(Sequence[object], values)))
+    return isinstance(values, Sequence | KeysView | ValuesView) and all(map(is_legal, cast(Collection[object], values)))
 
 
 def _hint_of(value: object) -> str:

@@ -190,8 +190,10 @@ class Aggregates:
         is_mapping = isinstance(aggregates, Mapping)  # pyright: ignore[reportUnnecessaryIsInstance]
         if not is_mapping or not all(isinstance(text, str) for text in chain(aggregates, aggregates.values())):  # pyright: ignore[reportUnnecessaryIsInstance]
             raise OperatorError.bad_value("aggregates", aggregates, "a mapping of names to SQL, such as {'rows': 'count(*)'}")
-        if not aggregates or not all(text.strip() for text in aggregates.values()):
+        if not aggregates:
             raise OperatorError.bad_value("aggregates", aggregates, "at least one, such as {'rows': 'count(*)'}")
+        if not all(text.strip() for text in aggregates.values()):
+            raise OperatorError.bad_value("aggregates", aggregates, "SQL that is not empty, such as {'rows': 'count(*)'}")
         for name, sql in aggregates.items():
             if not name or "." in name or "`" in name:
                 raise OperatorError.bad_value("aggregates", {name: sql}, "names that are not empty and have no dot and no backtick")

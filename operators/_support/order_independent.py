@@ -141,7 +141,7 @@ def _statistic_sql(call: Call) -> str | None:
 def _choice_sql(call: Call, types: _Types) -> str | None:
     """`min_by` and `max_by`: of the rows with the least or the greatest order, the one with the least or the greatest value.
 
-    Maps and variants, which have no order, are compared by their JSON.
+    Maps and variants, which have no order, are compared by their JSON, in which times have milliseconds.
     """
     if len(call.arguments) != 2:
         return None

@@ -132,12 +132,17 @@ def _instant(arguments: list[Any]) -> Any:
 
 def _parsed_time(arguments: list[Any]) -> Any:
     """TO_TIMESTAMP, which is null for a text that is no time. Spark's fails."""
-    pattern = arguments[1].name if len(arguments) == 2 and is_text(arguments[1]) else ""
+    if len(arguments) == 2 and is_text(arguments[1]):
+        _check_fraction(arguments[1].name)
+    return plain_call("TRY_TO_TIMESTAMP", arguments)
+
+
+def _check_fraction(pattern: str) -> None:
+    """Raise the error for a format that Spark cannot read."""
     if "sS" in pattern:
         reason = "Spark cannot read a fraction right after the seconds"
         way_out = "write a separator before the fraction, in the format and in the text"
         raise SqlError.refused(f"the format {pattern!r}", reason, way_out)
-    return plain_call("TRY_TO_TIMESTAMP", arguments)
 
 
 _TWO_DIGITS = re.compile(r"'[^']*'|(?<![A-Za-z])([Md])\1(?![A-Za-z])")
@@ -148,6 +153,7 @@ def _parsed_date(arguments: list[Any]) -> Any:
     """TO_DATE, which is null for a text that is no date. By MM and dd it reads one digit too, for which Spark wants one letter."""
     if len(arguments) != 2 or not is_text(arguments[1]):
         return plain_call("TRY_TO_DATE", arguments)
+    _check_fraction(arguments[1].name)
     pattern = _TWO_DIGITS.sub(lambda found: found[1] or found[0], arguments[1].name)
     return plain_call("TRY_TO_DATE", [arguments[0], exp.Literal.string(pattern)])
 

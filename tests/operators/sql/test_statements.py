@@ -684,6 +684,7 @@ def test_an_aggregate_without_a_counterpart_is_refused_as_one(query: str, expres
             "DROP TABLE t",
             "it is no statement that Tidemark has; write CREATE TABLE, CREATE VIEW",
         ),
+        ("SELECT TO_DATE(k, 'yyyyMMddHHmmssSSS') AS x FROM a", "the format 'yyyyMMddHHmmssSSS' is refused"),
         ("SELECT SPLIT_INDEX(k, 1114112, 0) AS x FROM a", "write a text, or a number up to 1114111"),
         ("SELECT TO_TIMESTAMP_LTZ(v, id) AS x FROM a", "TO_TIMESTAMP_LTZ with the precision id is refused"),
         ("SELECT id FROM a ORDER BY v + 1", "ORDER BY v + 1 is refused"),
