@@ -146,7 +146,7 @@ def test_a_contract_names_the_parameter_and_the_columns(changes, message):
         (TopN(by="zone", order_by="fare", rank_end="fair"), r"`rank_end` is 'fair'; legal: .*; did you mean 'fare'\?$"),
         (TopN(by="zone", order_by="fare", rank_end=3, unique_key="Zone"), r"`unique_key` is 'Zone'; legal: .*; did you mean 'zone'\?$"),
         (
-            TopN(by="zone", order_by="fare", rank_end=3, unique_key="zone", change="Fare"),
+            TopN(by="zone", order_by="zone", rank_end=3, unique_key="zone", change="Fare"),
             r"`change` is 'Fare'; legal: .*; did you mean 'fare'",
         ),
         (TopN(by="zone", order_by="Fare DESC", rank_end=3), r"`order_by` is 'Fare'; legal: .*; did you mean 'fare'\?$"),
