@@ -60,8 +60,9 @@ on random numbers, files, the session or the clock, as rand does
 def way_out_of(part: str, columns: Iterable[str] | None = None) -> str:
     """The end of an error for a text that is a time of the clock, or a function that may be meant as a column; empty for others."""
     if part[0] not in "'\"":
-        hint = "; write the name of a column in backticks" if columns is None else f"; there is no column {part}"
-        return hint if part in WITHOUT_PARENTHESES - CLOCK else ""
+        if part not in WITHOUT_PARENTHESES - CLOCK or part in map(str.lower, columns or ()):
+            return ""
+        return "; write the name of a column in backticks" if columns is None else f"; there is no column {part}"
     find_text = "find a text that is such a word by column RLIKE '^today$'"
     return f"; read a time from a column, {find_text}, and write it as a result by concat('to', 'day')"
 

@@ -1,7 +1,7 @@
 """Checks of an operator's parameters when it is made: a wrong type is refused there, and not by Spark at the first batch."""
 
 import warnings
-from collections.abc import Callable, Collection, KeysView, Sequence, ValuesView
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from functools import wraps
 from typing import Any, TypeVar, cast
@@ -15,7 +15,7 @@ _NAME = ". Names have no dot and no backtick. Select a field of a struct as a co
 
 def check_column(parameter: str, name: object, *, is_optional: bool = False) -> None:
     """Raise `OperatorError` unless a parameter is the name of a column, or None if it is optional."""
-    if not (_is_name(name) or (is_optional and name is None)):
+    if not (is_name(name) or (is_optional and name is None)):
         raise OperatorError.bad_value(parameter, name, f"the name of a column{', or None' if is_optional else ''}{_hint_of(name)}")
 
 
@@ -29,7 +29,7 @@ def check_columns(parameter: str, columns: object, *, why_needed: str = "") -> N
     """
     if isinstance(columns, str):
         return check_column(parameter, columns)
-    if not _is_list_of(_is_name, columns):
+    if not _is_list_of(is_name, columns):
         raise OperatorError.bad_value(parameter, columns, f"the name of a column, or a list of names{_hint_of(columns)}")
     names = [name.lower() for name in cast(Sequence[str], columns)]
     if len({*names}) < len(names):
@@ -55,7 +55,7 @@ def check_sql(parameter: str, sql: object, *, is_optional: bool = True) -> None:
 
 def check_prefix(parameter: str, prefix: object) -> None:
     """Raise `OperatorError` unless a parameter can be the beginning of a column's name; it may be empty."""
-    if prefix != "" and not _is_name(prefix):
+    if prefix != "" and not is_name(prefix):
         raise OperatorError.bad_value(parameter, prefix, "text without a dot and a backtick, such as 'left_'")
 
 
@@ -85,7 +85,7 @@ def accepts_former_names(kind: _Class) -> _Class:
 
 
 def _is_list_of(is_legal: Callable[[object], bool], values: object) -> bool:
-    return isinstance(values, Sequence | KeysView | ValuesView) and all(map(is_legal, cast(Collection[object], values)))
+    return isinstance(values, Sequence) and all(map(is_legal, cast(Sequence[object], values)))
 
 
 def _hint_of(value: object) -> str:
@@ -93,5 +93,6 @@ def _hint_of(value: object) -> str:
     return _NAME if isinstance(value, str) or _is_list_of(lambda name: isinstance(name, str), value) else ""
 
 
-def _is_name(name: object) -> bool:
+def is_name(name: object) -> bool:
+    """Whether a value can be the name of a column, which has no dot and no backtick."""
     return isinstance(name, str) and bool(name) and "." not in name and "`" not in name

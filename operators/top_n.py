@@ -24,7 +24,7 @@ from operators.columns import RANK, names
 from operators.contract import ASIDE, FORMER_NAME, NEVER_LATE
 from operators.engine_columns import ARRIVAL, SEQ, drop_engine_columns
 from operators.errors import OperatorError, StreamingError, is_count
-from operators.parameters import accepts_former_names, check_column, check_columns, check_flag, check_orders
+from operators.parameters import accepts_former_names, check_column, check_columns, check_flag, check_orders, is_name
 from operators.steps import ByKey, Kept, NewRows, Upsert
 from operators.timing import Duration, TimeKind
 
@@ -104,10 +104,9 @@ class TopN:
 
     def __post_init__(self) -> None:
         self._check_names()
-        if not (is_count(self.rank_end) or (isinstance(self.rank_end, str) and self.rank_end)):
-            raise OperatorError.bad_value(
-                "rank_end", self.rank_end, "a whole number of at least 1, and at most 10**18, or the column that holds it"
-            )
+        if not is_count(self.rank_end) and not is_name(self.rank_end):
+            legal = "a whole number of at least 1, and at most 10**18, or the column that holds it, whose name has no dot and no backtick"
+            raise OperatorError.bad_value("rank_end", self.rank_end, legal)
         if not is_count(self.rank_start) or (isinstance(self.rank_end, int) and self.rank_start > self.rank_end):
             raise OperatorError.bad_value("rank_start", self.rank_start, "a whole number from 1 to `rank_end`, and at most 10**18")
         if self.function not in get_args(Function):
@@ -125,8 +124,6 @@ class TopN:
         check_column("change", self.change, is_optional=True)
         check_flag("with_rank", self.with_rank)
         check_flag("monotonic", self.monotonic)
-        if isinstance(self.rank_end, str):
-            check_column("rank_end", self.rank_end)
         others = (*self.partition, *self.key, *(o.column for o in self.order))
         if self.change is not None and self.change.lower() in map(str.lower, others):
             raise OperatorError.bad_value("change", self.change, "a column that is neither in `by`, `unique_key` nor `order_by`")

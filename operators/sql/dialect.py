@@ -222,14 +222,19 @@ def parse_spark(text: str) -> Tree:
 @lru_cache(4096)
 def _parse_spark(text: str) -> Tree:
     """The tree of an expression. The same columns are parsed for each expression that reads them."""
-    return sqlglot.parse_one(text, dialect="spark").transform(_keep_calls, copy=False)
+    tree: Tree = sqlglot.parse_one(text, dialect="spark")
+    for node in reversed([*tree.find_all(exp.ParseJSON, exp.Log)]):  # the inner ones first
+        kept = _kept_call(node)
+        tree = kept if node is tree else tree
+        node.replace(kept)
+    return tree
 
 
-def _keep_calls(node: Tree) -> Tree:
+def _kept_call(node: Tree) -> Tree:
     """LOG10 and PARSE_JSON as calls: sqlglot would write the first with two arguments, and only the argument of the second."""
     if isinstance(node, exp.ParseJSON):
-        return plain_call("TRY_PARSE_JSON" if node.args.get("safe") else "PARSE_JSON", [node.this])
-    is_log10 = isinstance(node, exp.Log) and node.this.is_number and node.this.name == "10" and node.expression
+        return plain_call("PARSE_JSON", [node.this])
+    is_log10 = node.this.is_number and node.this.name == "10" and node.expression
     return log10([node.expression]) if is_log10 else node
 
 

@@ -115,7 +115,7 @@ _INSTANTS = {"0": "TIMESTAMP_SECONDS", "3": "TIMESTAMP_MILLIS", "6": "TIMESTAMP_
 def _instant(arguments: list[Any]) -> Any:
     """TO_TIMESTAMP_LTZ of a number, by default of milliseconds, or of a text with its format and its time zone."""
     value, *others = arguments
-    is_of_text = is_text(value) or (bool(others) and is_text(others[0]))
+    is_of_text = is_text(value) or (bool(others) and is_text(others[0])) or (len(others) == 2 and not others[0].is_number)
     if len(others) > (2 if is_of_text else 1):
         return plain_call("TO_TIMESTAMP_LTZ", arguments)
     if is_of_text:
@@ -123,7 +123,7 @@ def _instant(arguments: list[Any]) -> Any:
         return fill("TO_UTC_TIMESTAMP(:a, :b)", time, others[1]) if len(others) > 1 else time
     precision = others[0].sql() if others else "3"
     if precision not in _INSTANTS:
-        way_out = "write 0, 3 or 6, for seconds, milliseconds or microseconds"
+        way_out = "write 0, 3 or 6, for seconds, milliseconds or microseconds; or the format of a text in quotes"
         raise SqlError.refused(f"TO_TIMESTAMP_LTZ with the precision {precision}", "Spark's times have microseconds", way_out)
     if precision != "0" and value.find(exp.Div):  # the quotient of two integers has a fraction, which Spark would refuse
         value = fill("CAST(:a AS BIGINT)", value)
@@ -199,7 +199,7 @@ def _truncated(arguments: list[Any]) -> Any:
     """TRUNCATE without decimal places. A DECIMAL becomes a wider one, and a FLOAT a DOUBLE."""
     value, *places = arguments
     if len(places) > 1:
-        return plain_call("TRUNCATE", arguments)
+        raise SqlError.refused(f"TRUNCATE of {len(arguments)} values", "it has one or two", "write TRUNCATE(v)")
     if not places or places[0].name == "0":
         return fill(":a - :a % 1", value)
     return exp.Trunc(this=value, decimals=places[0])

@@ -7,7 +7,7 @@ from sqlglot import exp
 from operators.sql.errors import SqlError
 from operators.sql.templates import fill, is_positive, is_text, plain_call
 
-_LAST_CHARACTER = 0x10FFFF
+_LAST_CHARACTER = 255
 
 
 def extracted_text(arguments: list[Any]) -> exp.If | exp.Anonymous:
@@ -44,7 +44,7 @@ def split_text(arguments: list[Any]) -> Any:
         return plain_call("SPLIT_INDEX", arguments)
     text, delimiter, index = arguments
     if is_positive(delimiter) and int(delimiter.name) > _LAST_CHARACTER:
-        reason = "no character has this number"
+        reason = "Flink knows characters by their number up to 255 alone"
         raise SqlError.refused(f"SPLIT_INDEX by {delimiter.name}", reason, f"write a text, or a number up to {_LAST_CHARACTER}")
     delimiter = exp.Literal.string(chr(int(delimiter.name))) if is_positive(delimiter) else delimiter
     return fill(r"IF(:a = '' OR :b = '', NULL, GET(SPLIT(:a, CONCAT('\\Q', :b, '\\E')), :c))", text, delimiter, index)

@@ -1,6 +1,7 @@
 """The part `kafka.sinks` of the connections, and the assets made of it."""
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import dagster as dg
 import pytest
@@ -9,8 +10,11 @@ from assets.contracts import DerivedAsset, SourceContract
 from assets.pipeline import Pipeline
 from operators import Aggregate
 from operators.errors import TidemarkError
+from platform_defs.connection_values import Secret, topic_options
 from platform_defs.connections import ConnectionsError, read
 from platform_defs.definitions import build
+from platform_defs.engine.operations.sink import Sink
+from platform_defs.engine.operations.topic import kept_clients
 from platform_defs.kafka_sinks import KafkaSinkError
 from platform_defs.settings import Settings
 from platform_defs.shop import shop
@@ -139,3 +143,10 @@ def test_a_table_with_the_name_of_a_step_of_a_sink_is_refused(tmp_path: Path):
         build(Settings(connections=str(file)), pipeline)  # pyright: ignore[reportCallIssue]
     with pytest.raises(KafkaSinkError, match=message):
         read(file.read_text()).sinks(pipeline)
+
+
+def test_a_sink_whose_secret_is_not_set_does_not_stop_a_stream(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.delenv("THE_KEY", raising=False)
+    sink = Sink(topic="t", options=topic_options({"kafka.sasl.jaas.config": Secret(env="THE_KEY")}))
+    with kept_clients(SimpleNamespace(_jvm=None), [sink]):  # pyright: ignore[reportArgumentType]
+        pass

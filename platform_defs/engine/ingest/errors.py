@@ -8,6 +8,7 @@ from typing import TypeVar
 from pyspark.errors import PySparkException
 
 from assets.contracts import SourceContract
+from assets.names import fold_case
 from assets.watermark_strategies import BatchExpression, Punctuated
 from operators.errors import TidemarkError, did_you_mean
 from platform_defs.engine.formats.files import TOPIC
@@ -39,10 +40,10 @@ class IngestError(TidemarkError, RuntimeError):
         expressions = [f"{parameter} is {shortened(sql)!r}" for parameter, sql in _expressions(contract)]
         which = "its expression" if len(expressions) == 1 else "one of its expressions"
         return cls(
-            f"source {contract.name!r}: {which} fails with {condition} for a row ({'; '.join(expressions)}); nothing was committed, and a "
-            "retry fails again. Write the expression so that it gives null instead of an error, with functions such as try_cast, "
-            "try_to_timestamp or try_divide: a row without an event time is quarantined. TIDEMARK_TRACEBACK=1 shows Spark's error, which "
-            "may quote the row"
+            f"source {contract.name!r}: {which} fails with {condition} for a row ({'; '.join(expressions)}); nothing of the micro-batch "
+            "was committed, and a retry fails again. Write the expression so that it gives null instead of an error, with functions such "
+            "as try_cast, try_to_timestamp or try_divide: a row without an event time is quarantined. TIDEMARK_TRACEBACK=1 shows Spark's "
+            "error, which may quote the row"
         )
 
     @classmethod
@@ -159,10 +160,11 @@ def _of_source(name: str, unread: Sequence[Unread]) -> str:
 
 
 def _expressions(contract: SourceContract) -> Iterator[tuple[str, str]]:
-    """The expressions that Spark evaluates on a source's rows, each after its parameter. A plain column cannot fail."""
-    if not contract.by_ingest_time and contract.event_time not in contract.struct.fieldNames():
+    """The expressions that can fail for a source's rows, each after its parameter. A time that is a plain column cannot."""
+    columns = {fold_case(name) for name in contract.struct.fieldNames()}
+    if not contract.by_ingest_time and fold_case(contract.event_time.strip(" `")) not in columns:
         yield "`event_time`", contract.event_time
-    if isinstance(contract.watermark, Punctuated | BatchExpression):
+    if isinstance(contract.watermark, Punctuated | BatchExpression) and fold_case(contract.watermark.watermark.strip(" `")) not in columns:
         yield "`watermark`", contract.watermark.watermark
     if isinstance(contract.watermark, Punctuated) and contract.watermark.marker is not None:
         yield "`marker`", contract.watermark.marker

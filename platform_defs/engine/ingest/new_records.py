@@ -40,6 +40,7 @@ def new_records(topics: Mapping[str, Topics], ledger: Ledger) -> NewRecords:
     for source, of_source in sorted(topics.items()):
         try:  # before the look, which would report it as an error of the broker
             path, client = f"{TOPIC}{of_source.name}", repr(sorted(of_source.client.items()))
+            starts_at_earliest = of_source.starts_at_earliest
         except ConnectionsError as error:
             unlisted[f"{TOPIC}{source}"] = str(error)
             continue
@@ -56,7 +57,7 @@ def new_records(topics: Mapping[str, Topics], ledger: Ledger) -> NewRecords:
         existing = {partition.topic for partition in offsets_by_partition}
         missing += [f"{TOPIC}{name}" for name in of_source.subscribed if name not in existing]
         known_ends = ledger.topic_ends(source)
-        is_undecided = not known_ends and not of_source.starts_at_earliest
+        is_undecided = not known_ends and not starts_at_earliest
         ends |= {
             partition.path: offsets[1]
             for partition, offsets in offsets_by_partition.items()

@@ -13,6 +13,7 @@ from typing import Any, Literal, cast
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
+from platform_defs.connection_errors import ConnectionsError
 from platform_defs.engine.formats.kafka_client import (
     SharedAdmin,
     described_topic,
@@ -202,10 +203,10 @@ class Topic:
 def kept_clients(spark: SparkSession, sinks: Iterable[Sink]) -> Iterator[None]:
     """Keep a client for administration open for each sink while the block runs, which its publishes share.
 
-    A sink whose client cannot be made, as without an address that can be resolved, has one for each publish.
+    A sink whose client cannot be made, as without an address that can be resolved or a secret that is set, has one for each publish.
     """
     with ExitStack() as stack:
         for sink in sinks:
-            with suppress(Py4JError):
+            with suppress(Py4JError, ConnectionsError):
                 stack.enter_context(SharedAdmin(spark._jvm, sink.client))
         yield

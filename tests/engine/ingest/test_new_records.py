@@ -81,7 +81,7 @@ def test_a_pattern_that_only_java_can_match_hides_no_other_topic_of_its_broker(m
     assert found.missing == ["kafka:ordres"]
 
 
-@pytest.mark.parametrize("option", ["subscribe", "kafka.sasl.jaas.config"])
+@pytest.mark.parametrize("option", ["subscribe", "kafka.sasl.jaas.config", "startingTimestamp"])
 def test_a_secret_that_is_not_set_hides_no_other_source(monkeypatch: pytest.MonkeyPatch, option: str) -> None:
     monkeypatch.delenv("THE_KEY", raising=False)
     monkeypatch.setattr(module, "topic_offsets", lambda _: {ONE: (0, 5)})
