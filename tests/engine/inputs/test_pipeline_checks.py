@@ -72,7 +72,7 @@ def test_a_column_of_the_changelog_is_refused_before_any_row_is_read(tmp_path: P
 
 
 def test_a_change_column_that_the_changelog_contains_is_refused(tmp_path: Path) -> None:
-    top = TopN(by="k", order_by="n", rank_end=1, unique_key="k", change="N")
+    top = TopN(by="k", order_by="k", rank_end=1, unique_key="k", change="N")
     with pytest.raises(ContractError, match="`change` is 'N'; legal: a name that is no column of 'total'"):
         engine(tmp_path, [L], [asset("total", TOTAL), asset("best", top, "total")])
 
