@@ -253,7 +253,7 @@ def test_the_error_of_a_failed_expression_lists_the_expressions_that_the_source_
         (source("b", watermark=BatchExpression("max(ts)")), "its expression fails with X for a row (`watermark` is 'max(ts)');"),
         (
             source("c", **{**TEXT_TIME, "watermark": marks, "rules": rules}),
-            "one of its expressions fails with X for a row (`watermark` is 'at'; `marker` is 'int(k) = 0'; "
+            "one of its expressions fails with X for a row (`marker` is 'int(k) = 0'; "
             "the condition of rule 'number' is 'int(k) > 0'); nothing of the micro-batch",
         ),
     ]
