@@ -148,5 +148,7 @@ def test_a_table_with_the_name_of_a_step_of_a_sink_is_refused(tmp_path: Path):
 def test_a_sink_whose_secret_is_not_set_does_not_stop_a_stream(monkeypatch: pytest.MonkeyPatch):
     monkeypatch.delenv("THE_KEY", raising=False)
     sink = Sink(topic="t", options=topic_options({"kafka.sasl.jaas.config": Secret(env="THE_KEY")}))
+    started = list[str]()
     with kept_clients(SimpleNamespace(_jvm=None), [sink]):  # pyright: ignore[reportArgumentType]
-        pass
+        started.append("stream")
+    assert started == ["stream"]
