@@ -136,15 +136,15 @@ def sinks_of(declared: Mapping[str, KafkaSink], shared: Mapping[str, Value], pip
     for topic in (topics := [sink.topic for sink in declared.values()]):
         if topics.count(topic) > 1:
             raise KafkaSinkError.same_topic(topic, [name for name, sink in declared.items() if sink.topic == topic])
-    return {name: _sink(name, sink, of_client, pipeline) for name, sink in declared.items()}
+    columns = pipeline.columns_of_tables() if any(sink.key for sink in declared.values()) else {}
+    return {name: _sink(name, sink, of_client, pipeline, columns.get(name, sink.key)) for name, sink in declared.items()}
 
 
-def _sink(name: str, sink: KafkaSink, shared: Mapping[str, Value], pipeline: Pipeline) -> Sink:
+def _sink(name: str, sink: KafkaSink, shared: Mapping[str, Value], pipeline: Pipeline, columns: Sequence[str]) -> Sink:
     if name not in pipeline.tables_by_name:
         raise KafkaSinkError.no_table(name, pipeline)
     if sink.key and pipeline.tables_by_name[name].operator.emits.upserts:
         raise KafkaSinkError.own_key(name)
-    columns = pipeline.columns_of_tables().get(name, sink.key) if sink.key else ()
     for column in sink.key:
         if column not in columns:
             raise KafkaSinkError.no_column(name, column, columns)
