@@ -6,7 +6,7 @@ from typing import cast
 
 from pyspark.sql.types import CharType, DatetimeType, NumericType, StringType, StructField, StructType, VarcharType, VariantType
 
-from assets.names import MOST_COLUMNS, first_twice, fold_case, is_key, is_stored, name_fault, nested_fields, table_name_fault
+from assets.names import MOST_COLUMNS, first_twice, fold_case, folded_name, is_key, is_stored, name_fault, nested_fields, table_name_fault
 from assets.reader_options import legal_values, option_fault
 from operators.columns import column_fault
 from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ
@@ -169,9 +169,8 @@ def check_time(parameter: str, expression: str, schema: StructType) -> None:
         expression: SQL.
         schema: the source's columns.
     """
-    name = fold_case(expression.strip().strip("`"))
     for column in schema.fields:
-        if fold_case(column.name) == name and not isinstance(column.dataType, _TIMES):
+        if fold_case(column.name) == folded_name(expression) and not isinstance(column.dataType, _TIMES):
             legal = f"a timestamp, or an expression that computes one; {column.name} is {column.dataType.simpleString()}"
             raise ContractError.bad_value(parameter, expression, legal)
 

@@ -68,6 +68,11 @@ def fold_case(name: str) -> str:
     return "".join(low if len(low := letter.lower()) == 1 else letter for letter in upper)
 
 
+def folded_name(expression: str) -> str:
+    """The name of the column that an expression is, if it is a column alone, without backticks and in the form of `fold_case`."""
+    return fold_case(expression.strip().strip("`"))
+
+
 def first_twice(names: Sequence[str]) -> str | None:
     """The first name that equals an earlier one, ignoring case; None if all differ."""
     earlier_names: set[str] = set()

@@ -25,6 +25,7 @@ from operators._support.sql_tokens import Token, calls_of, tokens_of
 from operators.columns import TEMPORARY
 from operators.errors import ColumnError, OperatorError
 from operators.nondeterministic import CHANCE, FILES, SESSION, check_deterministic, nondeterministic_part, way_out_of
+from operators.parameters import is_name
 
 _MERGE_FUNCTION = {"count": "sum", **{name: name for name in ("sum", "min", "max", "bool_and", "bool_or", "bit_and", "bit_or", "bit_xor")}}
 """The aggregate that merges the partial results of an aggregate."""
@@ -195,7 +196,7 @@ class Aggregates:
         if not all(text.strip() for text in aggregates.values()):
             raise OperatorError.bad_value("aggregates", aggregates, "SQL that is not empty, such as {'rows': 'count(*)'}")
         for name, sql in aggregates.items():
-            if not name or "." in name or "`" in name:
+            if not is_name(name):
                 raise OperatorError.bad_value("aggregates", {name: sql}, "names that are not empty and have no dot and no backtick")
             if name.lower().startswith(TEMPORARY):
                 raise ColumnError.reserved(name, TEMPORARY)

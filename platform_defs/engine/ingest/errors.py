@@ -8,7 +8,7 @@ from typing import TypeVar
 from pyspark.errors import PySparkException
 
 from assets.contracts import SourceContract
-from assets.names import fold_case
+from assets.names import fold_case, folded_name
 from assets.watermark_strategies import BatchExpression, Punctuated
 from operators.errors import TidemarkError, did_you_mean
 from platform_defs.engine.formats.files import TOPIC
@@ -162,9 +162,9 @@ def _of_source(name: str, unread: Sequence[Unread]) -> str:
 def _expressions(contract: SourceContract) -> Iterator[tuple[str, str]]:
     """The expressions that can fail for a source's rows, each after its parameter. A time that is a plain column cannot."""
     columns = {fold_case(name) for name in contract.struct.fieldNames()}
-    if not contract.by_ingest_time and fold_case(contract.event_time.strip(" `")) not in columns:
+    if not contract.by_ingest_time and folded_name(contract.event_time) not in columns:
         yield "`event_time`", contract.event_time
-    if isinstance(contract.watermark, Punctuated | BatchExpression) and fold_case(contract.watermark.watermark.strip(" `")) not in columns:
+    if isinstance(contract.watermark, Punctuated | BatchExpression) and folded_name(contract.watermark.watermark) not in columns:
         yield "`watermark`", contract.watermark.watermark
     if isinstance(contract.watermark, Punctuated) and contract.watermark.marker is not None:
         yield "`marker`", contract.watermark.marker
