@@ -45,7 +45,7 @@ def check_deterministic(parameter: str, expression: str, columns: Iterable[str] 
     Args:
         parameter: the parameter that has the expression, for the error.
         expression: SQL.
-        columns: the columns that it can read, so that a function without parentheses is told from a column; None if they are not known.
+        columns: the columns that it can read, to distinguish a function without parentheses from a column; None if they are not known.
 
     >>> check_deterministic("delta", "abs(row.v - rand())")
     Traceback (most recent call last):
