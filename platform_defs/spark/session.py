@@ -4,7 +4,6 @@ import os
 import sys
 from collections.abc import Mapping
 from contextlib import suppress
-from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -24,7 +23,7 @@ from platform_defs.setup.jars import S3, jar_paths
 from platform_defs.setup.java import find_java
 from platform_defs.setup.log_store import log_store_jar
 from platform_defs.spark.class_archive import archive_option
-from platform_defs.spark.java_calls import improve_calls
+from platform_defs.spark.java_calls import improve_calls, keep_columns
 from platform_defs.spark.served import attach_session
 
 _LOCAL = {
@@ -81,9 +80,8 @@ QUOTING = ("DataFrameQueryContextLogger", "SQLQueryContextLogger")
 """PySpark's loggers of exception texts, which may quote rows. They are not needed, since the caller gets the exception itself."""
 
 
-_MOST_COLUMNS = 2_000
-_CLASSES_BY_NAME = ("org.apache.spark.sql.functions", "functions", "PythonUtils", "PythonSQLUtils")
-"""The classes that PySpark looks up by their short names for every column expression. The JVM would search all JARs each time."""
+_WITH_COL = ("org.apache.spark.sql.functions", "functions")
+"""The names by which PySpark finds the class with the function `col`."""
 
 
 class ClusterError(TidemarkError, ValueError):
@@ -97,25 +95,6 @@ class ClusterError(TidemarkError, ValueError):
             "not see: their files would be missing. Legal: s3a:// URIs; or, for a disk that is mounted at the same path on every worker, "
             "TIDEMARK_SHARED_FOLDERS=true"
         )
-
-
-class _Members:
-    """A class in the JVM whose members are looked up once: PySpark looks up the same functions for every column expression.
-
-    The columns that `col` returns are kept by their names: they never change, and are a seventh of all calls into the JVM.
-    """
-
-    def __init__(self, java_class: Any) -> None:
-        self._class = java_class
-
-    def __getattr__(self, name: str) -> Any:
-        if name.startswith("_"):
-            raise AttributeError(name)
-        member = getattr(self._class, name)
-        if name == "col":
-            member = lru_cache(_MOST_COLUMNS)(member.__call__)  # the method, since Py4J asks the JVM for the text of a member's `__doc__`
-        setattr(self, name, member)
-        return member
 
 
 def spark_config(settings: Settings) -> dict[str, str]:
@@ -237,7 +216,6 @@ def session(settings: Settings, **further_config: str) -> SparkSession:
     is_first = SparkContext._active_spark_context is None
     spark = (attach_session(Path(settings.session_file), config) if is_first else None) or own_session(config)
     improve_calls(SparkContext._gateway)
-    for name in _CLASSES_BY_NAME:
-        jvm_class = getattr(spark._jvm, name)
-        setattr(spark._jvm, name, jvm_class if isinstance(jvm_class, _Members) else _Members(jvm_class))
+    for name in _WITH_COL:
+        keep_columns(getattr(spark._jvm, name))
     return spark

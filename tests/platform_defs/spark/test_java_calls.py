@@ -1,4 +1,4 @@
-"""Lists arrive in the JVM whole, and objects that Python no longer needs are deleted there, all in few calls."""
+"""Names are found, lists passed, and objects deleted in the JVM with few calls."""
 
 import time
 from typing import Any, cast
@@ -6,6 +6,7 @@ from typing import Any, cast
 import numpy as np
 import pytest
 from py4j.clientserver import ClientServerConnection
+from py4j.java_gateway import JavaPackage
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
@@ -53,6 +54,30 @@ def test_a_column_of_a_name_is_made_once(spark: SparkSession, calls: list[str]) 
     assert [tuple(row) for row in frame.select(*[c.alias(f"c{n}") for n, c in enumerate(columns)]).where(columns[0] > 0).collect()] == [
         (1,) * 10
     ]
+
+
+def test_classes_and_methods_are_looked_up_once(spark: SparkSession, calls: list[str]) -> None:
+    def parsed() -> Any:
+        return cast(Any, spark)._jvm.java.lang.Integer.parseInt("12")
+
+    def lookups() -> list[str]:
+        return [command for command in calls if command.startswith("r")]
+
+    assert parsed() == 12
+    calls.clear()
+    assert [parsed(), parsed()] == [12, 12]
+    assert (lookups(), len(calls)) == ([], 2)
+
+
+def test_what_is_no_class_and_no_method_is_asked_for_again(spark: SparkSession, calls: list[str]) -> None:
+    """A JAR that is added later may have the class, and a static field may change."""
+    java: Any = spark._jvm
+    assert java.java.lang.Integer.MAX_VALUE == java.java.lang.Integer.MAX_VALUE == 2**31 - 1
+    assert isinstance(java.com.example.Missing, JavaPackage)
+    calls.clear()
+    assert isinstance(java.com.example.Missing, JavaPackage)
+    assert java.java.lang.Integer.MAX_VALUE == 2**31 - 1
+    assert [command.split("\n")[2:4] for command in calls] == [["com.example.Missing", "rj"], ["java.lang.Integer", "MAX_VALUE"]]
 
 
 def test_objects_are_deleted_with_one_call_for_many(spark: SparkSession, calls: list[str]) -> None:
