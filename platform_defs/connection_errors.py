@@ -17,3 +17,8 @@ class ConnectionsError(TidemarkError, ValueError):
     def no_variable(cls, name: str) -> "ConnectionsError":
         """An environment variable that a value names is not set."""
         return cls(f"the connections read the environment variable {name}, which is not set or is empty; set it to the value of the option")
+
+    @classmethod
+    def bad_variable(cls, name: str, option: str, legal: str) -> "ConnectionsError":
+        """An environment variable has a value that its option cannot have. The value may be secret, so it is not shown."""
+        return cls(f"the environment variable {name} has a value that the option {option!r} of the connections cannot have; legal: {legal}")

@@ -31,7 +31,7 @@ def resolve_secrets(values: Mapping[str, Value]) -> dict[str, str]:
     Raises:
         ConnectionsError: an environment variable is not set.
     """
-    return {name: _text(value) for name, value in values.items()}
+    return {name: value_text(name, value) for name, value in values.items()}
 
 
 class LazyOptions(Mapping[str, T]):
@@ -39,14 +39,15 @@ class LazyOptions(Mapping[str, T]):
 
     Args:
         values: the options.
-        read: reads one of them; raises `ConnectionsError` if its environment variable is not set.
+        read: reads one of them, given its name and its value; raises `ConnectionsError` if its environment variable is not set, or if the
+            variable's value is not legal.
     """
 
-    def __init__(self, values: Mapping[str, Value], read: Callable[[Value], T]) -> None:
+    def __init__(self, values: Mapping[str, Value], read: Callable[[str, Value], T]) -> None:
         self._values, self._read = values, read
 
     def __getitem__(self, name: str) -> T:
-        return self._read(self._values[name])
+        return self._read(name, self._values[name])
 
     def __contains__(self, name: object) -> bool:
         return name in self._values
@@ -67,7 +68,7 @@ class LazyOptions(Mapping[str, T]):
 
 def topic_options(values: Mapping[str, Value]) -> Mapping[str, str]:
     """Options as text, as Spark takes them, with their secrets unread."""
-    return LazyOptions(values, _text)
+    return LazyOptions(values, value_text)
 
 
 def registry_config(values: Mapping[str, Value]) -> Mapping[str, str | int | bool]:
@@ -75,11 +76,16 @@ def registry_config(values: Mapping[str, Value]) -> Mapping[str, str | int | boo
     return LazyOptions(values, _number_or_text)
 
 
-def _number_or_text(value: Value) -> str | int | bool:
-    return value if isinstance(value, (int, bool)) else _text(value)
+def _number_or_text(name: str, value: Value) -> str | int | bool:
+    return value if isinstance(value, (int, bool)) else value_text(name, value)
 
 
-def _text(value: Value) -> str:
+def value_text(_: str, value: Value) -> str:
+    """The value of an option as text.
+
+    Raises:
+        ConnectionsError: its environment variable is not set.
+    """
     if not isinstance(value, Secret):
         return str(value).lower() if isinstance(value, bool) else str(value)
     secret = environment_value(value.env)

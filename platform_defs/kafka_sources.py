@@ -11,7 +11,8 @@ from assets.contracts import BoundedOutOfOrderness
 from assets.names import first_twice
 from assets.pipeline import Pipeline
 from operators.errors import TidemarkError, did_you_mean
-from platform_defs.connection_values import Secret, Value, registry_config, topic_options
+from platform_defs.connection_errors import ConnectionsError
+from platform_defs.connection_values import LazyOptions, Secret, Value, registry_config, value_text
 from platform_defs.declared.models import Strict
 from platform_defs.engine.formats.kafka_options import HEADER, METADATA, Avro, Registry, Topics
 from platform_defs.kafka_sinks import KafkaSink
@@ -70,21 +71,33 @@ def checked_options(options: dict[str, Value]) -> dict[str, Value]:
     for name in options:
         if name.lower() in _OF_SPARK:
             raise ValueError(f"{name!r} is set by Spark; legal: other options of Kafka's client")
-        _check_value(name.lower(), options[name])
+        if not isinstance(options[name], Secret) and (legal := _legal_value(name, str(options[name]))) is not None:
+            raise ValueError(f"{name!r} is {options[name]!r}; legal: {legal}")
         if not name.startswith("kafka.") and name.lower() not in lower_names:
             raise ValueError(f"{name!r} is no option; legal: {', '.join(_OPTIONS)}, kafka.*{did_you_mean(name, _OPTIONS)}")
     return options
 
 
-def _check_value(name: str, value: Value) -> None:
-    """Raise `ValueError` if an option of a source has a value that it cannot have."""
-    if isinstance(value, Secret):
-        return
-    least = {"maxoffsetspertrigger": 1, "startingtimestamp": 0, "minpartitions": 1, "maxrecordsperpartition": 1}.get(name)
-    if least is not None and not (str(value).isdecimal() and int(value) >= least):
-        raise ValueError(f"{name!r} is {value!r}; legal: a whole number, at least {least}")
-    if name == "startingoffsets" and str(value).lower() not in ("earliest", "latest") and not _is_offsets(str(value)):
-        raise ValueError(f'{name!r} is {value!r}; legal: earliest, latest, or JSON such as {{"orders": {{"0": 23, "1": -1}}}}')
+def _legal_value(name: str, text: str) -> str | None:
+    """A description of the legal values of an option of a source; None if the value is legal."""
+    least = {"maxoffsetspertrigger": 1, "startingtimestamp": 0, "minpartitions": 1, "maxrecordsperpartition": 1}.get(name.lower())
+    if least is not None and not (text.isdecimal() and int(text) >= least):
+        return f"a whole number, at least {least}"
+    if name.lower() == "startingoffsets" and text.lower() not in ("earliest", "latest") and not _is_offsets(text):
+        return 'earliest, latest, or JSON such as {"orders": {"0": 23, "1": -1}}'
+    return None
+
+
+def _option_text(name: str, value: Value) -> str:
+    """The value of an option of a source as text.
+
+    Raises:
+        ConnectionsError: its environment variable is not set, or has a value that is not legal.
+    """
+    text = value_text(name, value)
+    if isinstance(value, Secret) and (legal := _legal_value(name, text)) is not None:
+        raise ConnectionsError.bad_variable(value.env, name, legal)
+    return text
 
 
 def _is_offsets(text: str) -> bool:
@@ -207,5 +220,5 @@ class Kafka(Strict):
         avro = source.avro.described() if source.avro else None
         own = {name.lower() for name in source.options}
         shared = {name: value for name, value in self.options.items() if name.lower() not in own}
-        options = topic_options({**shared, **source.options})
+        options = LazyOptions({**shared, **source.options}, _option_text)
         return Topics(options=options, columns=source.columns, avro=avro, accepted=tuple(source.accepted))

@@ -1,7 +1,9 @@
 """The part `kafka.sources` of the connections: what it makes of a pipeline's sources, and what it refuses."""
 
+import re
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 import yaml
@@ -10,6 +12,7 @@ from assets.contracts import BoundedOutOfOrderness, Punctuated, SourceContract
 from assets.pipeline import Pipeline
 from platform_defs.connections import ConnectionsError, read
 from platform_defs.engine.formats.kafka_options import Topics
+from platform_defs.engine.ingest.topic_ranges import TopicRanges
 from platform_defs.kafka_sources import KafkaError
 
 
@@ -102,6 +105,33 @@ def test_what_is_not_legal_is_refused(source: dict[str, Any], error: str):
 def test_what_does_not_match_the_pipeline_is_refused(pipeline: Pipeline, source: dict[str, Any], error: str):
     with pytest.raises(KafkaError, match=error):
         _topics({"options": {"subscribe": "orders"}, **source}, pipeline)
+
+
+@pytest.mark.parametrize(
+    ("option", "text", "legal"),
+    [
+        pytest.param("startingTimestamp", "s3cret", "a whole number, at least 0", id="no time"),
+        pytest.param("STARTINGTIMESTAMP", "-1", "a whole number, at least 0", id="a time before 1970, in another case"),
+        pytest.param("maxOffsetsPerTrigger", "0", "a whole number, at least 1", id="no records"),
+        pytest.param("minPartitions", "s3cret", "a whole number, at least 1", id="no number of partitions"),
+        pytest.param("startingOffsets", "s3cret", "earliest, latest, or JSON such as", id="no start"),
+    ],
+)
+def test_a_variable_whose_value_is_not_legal_is_named_and_its_value_is_not_shown(
+    monkeypatch: pytest.MonkeyPatch, option: str, text: str, legal: str
+):
+    """The value is needed by the ingest of this source only, which lists the topics as not read, with this error."""
+    monkeypatch.setenv("THE_OPTION", text)
+    topics = _topics({"options": {"subscribe": "orders", option: {"env": "THE_OPTION"}}})
+    ledger: Any = SimpleNamespace(topic_ends=lambda _: {})
+    finder = TopicRanges("orders", topics, ledger, 1_000)
+    finder.begin(to_present=True)
+    assert finder.new(cast(Any, None)) == []
+    assert re.search(
+        f"variable THE_OPTION has a value that the option '{option}' of the connections cannot have; legal: {legal}",
+        finder.unlisted["kafka:orders"],
+    )
+    assert "s3cret" not in finder.unlisted["kafka:orders"]
 
 
 def test_a_bounded_watermark_and_quarantined_columns_are_legal():

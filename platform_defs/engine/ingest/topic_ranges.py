@@ -45,11 +45,6 @@ class TopicError(IngestError):
         )
 
     @classmethod
-    def no_count(cls, source: str, option: str) -> "TopicError":
-        """The value of an option is no number."""
-        return cls(f"source {source!r}: the value of the option `{option}` is no number; legal: a whole number, at least 1")
-
-    @classmethod
     def no_start(cls, source: str, partition: Partition, offset: int, legal: tuple[int, int]) -> "TopicError":
         """The partition has no such first offset."""
         return cls(
@@ -163,7 +158,7 @@ class TopicRanges:
             broker.close()
 
     def new(self, spark: SparkSession) -> list[File]:
-        """The next ranges of offsets; none if the broker cannot be reached, a secret is not set or a topic is refused.
+        """The next ranges of offsets; none if the broker cannot be reached, a secret is not set or not legal, or a topic is refused.
 
         See `unlisted` and `refused`.
         """
@@ -202,10 +197,8 @@ class TopicRanges:
             self._ends = latest if self._ends is None else self._ends
             latest = {p: min(end, self._ends.get(p, 0)) for p, end in latest.items()}
         begin = next_offsets | starts
-        at_once = self._topics.option("maxOffsetsPerTrigger", str(self._default_at_once))
-        if not at_once.isdecimal():  # the value of an environment variable, which is not shown
-            raise TopicError.no_count(self._source, "maxOffsetsPerTrigger")
-        until = _limit_ends(begin, latest, int(at_once))
+        at_once = int(self._topics.option("maxOffsetsPerTrigger", str(self._default_at_once)))
+        until = _limit_ends(begin, latest, at_once)
         self.has_more = any(until[p] < latest[p] for p in begin)
         # a chosen start and an offset after lost records are recorded, even without a record to read, or the next look would not know them
         moved = {p for p in self._chosen | known_ends if p in begin and begin[p] != recorded.get(p)}

@@ -250,8 +250,3 @@ def test_a_secret_that_is_not_set_leaves_the_topics_of_its_source_unlisted(monke
     finder.begin(to_present=True)
     assert new(finder) == {}
     assert "variable THE_KEY, which is not set" in finder.unlisted["kafka:orders"]
-
-
-def test_a_limit_from_a_variable_that_is_no_number_is_refused_and_not_shown():
-    found = refusal(ranges(FakeBroker({ORDERS[0]: (0, 9)}), options={"maxOffsetsPerTrigger": "s3cret"}))
-    assert found == "source 'orders': the value of the option `maxOffsetsPerTrigger` is no number; legal: a whole number, at least 1"
