@@ -22,3 +22,11 @@ class ConnectionsError(TidemarkError, ValueError):
     def bad_variable(cls, name: str, option: str, legal: str) -> "ConnectionsError":
         """An environment variable has a value that its option cannot have. The value may be secret, so it is not shown."""
         return cls(f"the environment variable {name} has a value that the option {option!r} of the connections cannot have; legal: {legal}")
+
+    @classmethod
+    def token_of_another_key(cls, name: str) -> "ConnectionsError":
+        """The token of the environment would be sent with the access key of the file."""
+        return cls(
+            f"the part s3 of the connections gives `access_key` and no `session_token`, and the environment variable {name} is set, which "
+            f"belongs to another key and would be sent with this one. Legal: a `session_token` in the file, or no variable {name}"
+        )

@@ -4,13 +4,15 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
+from platform_defs.connection_errors import ConnectionsError
 from platform_defs.connection_values import Value, resolve_secrets
 from platform_defs.declared.models import Strict
 from platform_defs.paths import is_in_s3
 from platform_defs.settings import Settings, environment_value
 from platform_defs.setup.log_store import CLASS
 
-_ENDPOINTS, _REGIONS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL"), ("AWS_REGION", "AWS_DEFAULT_REGION")
+_ENDPOINTS, _REGIONS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"), ("AWS_REGION", "AWS_DEFAULT_REGION")
+_TOKEN = "AWS_SESSION_TOKEN"
 _RETRIES = {"max_retries": "6", "retry_timeout": "60s"}
 """deltalake's retries, so few that a store that cannot be reached is an error after seconds, not minutes."""
 _NAMES = {
@@ -27,8 +29,8 @@ class S3(Strict):
     """An S3 store. Without credentials, Spark and deltalake use the environment variables `AWS_*`, or the role of the machine.
 
     Args:
-        endpoint: the store's URL; by default `AWS_ENDPOINT_URL`, or Amazon's.
-        region: the region; by default `AWS_REGION`.
+        endpoint: the store's URL; by default `AWS_ENDPOINT_URL_S3`, `AWS_ENDPOINT_URL`, or Amazon's.
+        region: the region; by default `AWS_REGION` or `AWS_DEFAULT_REGION`.
         access_key: the ID of the access key.
         secret_key: the secret of the access key.
         session_token: the token of temporary credentials.
@@ -61,10 +63,14 @@ class S3(Strict):
         """The options of deltalake.
 
         Raises:
-            ConnectionsError: an environment variable is not set.
+            ConnectionsError: an environment variable is not set, or is the token of another access key.
         """
         values = self._values
+        if "access_key" in values and "session_token" not in values and environment_value(_TOKEN):
+            raise ConnectionsError.token_of_another_key(_TOKEN)
         options = {of_deltalake: values[field] for field, (_, of_deltalake) in _NAMES.items() if field in values}
+        if "endpoint" in values:
+            options["aws_endpoint_url_s3"] = values["endpoint"]  # otherwise AWS_ENDPOINT_URL_S3 would precede the endpoint
         options["aws_virtual_hosted_style_request"] = str(not self._has_path_style(values)).lower()
         if values.get("endpoint", "").startswith("http://"):
             options["allow_http"] = "true"

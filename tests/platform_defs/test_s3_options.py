@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 
 from platform_defs.connections import ConnectionsError, read
+from platform_defs.engine.lake.data_files import filesystem
+from platform_defs.engine.lake.objects import StoreError, pages
 from platform_defs.s3 import S3, store_of
 from platform_defs.settings import PROJECT, Settings
 from platform_defs.setup import log_store
@@ -19,7 +21,7 @@ s3:
   secret_key: {env: THE_SECRET}
   options: {request_payer: true}
 """
-VARIABLES = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_REGION", "AWS_DEFAULT_REGION")
+VARIABLES = ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT", "AWS_REGION", "AWS_DEFAULT_REGION", "AWS_SESSION_TOKEN")
 
 
 @pytest.fixture(autouse=True)
@@ -50,6 +52,7 @@ def test_one_description_gives_the_options_of_both() -> None:
         "max_retries": "6",
         "retry_timeout": "60s",
         "aws_endpoint_url": "http://127.0.0.1:9000",
+        "aws_endpoint_url_s3": "http://127.0.0.1:9000",
         "aws_region": "eu-central-1",
         "aws_access_key_id": "the-key",
         "aws_secret_access_key": "s3cret",
@@ -70,6 +73,28 @@ def test_without_an_endpoint_and_keys_the_environment_decides(monkeypatch: pytes
     assert "allow_http" not in S3().storage_options
     assert S3(path_style=False).storage_options["aws_virtual_hosted_style_request"] == "true"
     assert S3(region="x").storage_options["aws_region"] == "x"
+
+
+@pytest.mark.parametrize("variable", ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"])
+def test_both_use_the_endpoint_of_the_file_or_else_that_of_a_variable(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
+    """The file systems of deltalake and of listings send a request; port 1 refuses it, with the URL in the error."""
+    monkeypatch.setenv(variable, "http://127.0.0.1:1/of-the-variable")
+    keys = {"region": "x", "access_key": "k", "secret_key": "s", "options": {"max_retries": 0, "retry_timeout": "1s"}}
+    for store, path in ((S3(endpoint="http://127.0.0.1:1/of-the-file", **keys), "of-the-file"), (S3(**keys), "of-the-variable")):
+        assert store.spark_options["spark.hadoop.fs.s3a.endpoint"] == f"http://127.0.0.1:1/{path}"
+        with pytest.raises(OSError, match=f"127.0.0.1:1/{path}/bucket"):
+            filesystem("s3://bucket/table", store.storage_options).get_file_info("_delta_log")
+        with pytest.raises(StoreError, match=f"127.0.0.1:1/{path}/bucket"):
+            next(pages("s3a://bucket/in", store.storage_options))
+
+
+def test_a_token_of_the_environment_is_not_sent_with_a_key_of_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "s3cret")
+    with pytest.raises(ConnectionsError, match=r"gives `access_key` and no `session_token`, and .* AWS_SESSION_TOKEN is set") as refused:
+        _ = _store(FILE).storage_options
+    assert "s3cret" not in str(refused.value)
+    assert S3(access_key="k", secret_key="s", session_token="t").storage_options["aws_session_token"] == "t"
+    assert "aws_session_token" not in S3().storage_options
 
 
 def test_a_store_is_needed_for_a_lake_or_a_landing_root_in_s3_or_if_it_is_described(tmp_path: Path) -> None:

@@ -5,9 +5,10 @@ deltalake and Arrow would list a whole folder into memory.
 
 from collections.abc import Iterator, Mapping
 from typing import Any
+from urllib.parse import unquote
 
 import obstore
-from obstore.store import ObjectStore, from_url
+from obstore.store import S3Store
 
 PAGE = 10_000
 """The number of objects in one page, which is held in memory. S3 answers a request with 1,000 of them."""
@@ -18,22 +19,25 @@ _CONFIG = {
 }
 """deltalake's options for S3, without the prefix `aws_`, that are also the options of a listing."""
 _CLIENT = {"allow_http", "allow_invalid_certificates", "connect_timeout", "timeout", "proxy_url", "proxy_ca_certificate", "user_agent"}
+_WITH_PREFIX = {"endpoint_url_s3": "aws_endpoint_url_s3"}
+"""The option that `obstore` knows by its full name only."""
 _PROBE = "_conditional_put"
 StoreError = obstore.exceptions.BaseError
 
 
-def store_at(uri: str, options: Mapping[str, str] | None) -> ObjectStore:
+def store_at(uri: str, options: Mapping[str, str] | None) -> S3Store:
     """The store with the objects below a URI.
 
     Args:
-        uri: the URI of a folder.
+        uri: the `s3a://` URI of a folder.
         options: deltalake's options for the store; None for those of the environment.
     """
     options_by_name = {name.lower().removeprefix("aws_"): value for name, value in (options or {}).items()}
-    config: Any = {name: value for name, value in options_by_name.items() if name in _CONFIG}
+    config: Any = {_WITH_PREFIX.get(name, name): value for name, value in options_by_name.items() if name in {*_CONFIG, *_WITH_PREFIX}}
     client: Any = {name: value for name, value in options_by_name.items() if name in _CLIENT}
     retries: Any = {"max_retries": int(options_by_name["max_retries"])} if "max_retries" in options_by_name else None
-    return from_url(uri.replace("s3a://", "s3://", 1), config=config, client_options=client, retry_config=retries)
+    bucket, _, prefix = uri.removeprefix("s3a://").partition("/")  # obstore's own function for URIs refuses the option of `_WITH_PREFIX`
+    return S3Store(bucket, prefix=unquote(prefix) or None, config=config, client_options=client, retry_config=retries)
 
 
 def has_conditional_put(folder: str, options: Mapping[str, str] | None) -> bool:
