@@ -10,7 +10,7 @@ import struct
 import subprocess
 import sys
 import time
-from argparse import ArgumentParser
+from argparse import ArgumentParser, ArgumentTypeError
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -24,7 +24,7 @@ from platform_defs.setup.jars import JarError, jar_paths
 from platform_defs.setup.java import JavaNotFound, find_java
 from platform_defs.setup.ports import HOST, free_ports, is_open
 
-PORT = 9092
+PORT, _LAST_PORT = 9092, 65_535
 _SET = "broker"
 _WAIT_S = 60
 _JVM = ("-Xms64m", "-Xmx256m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Dlog4j2.level=WARN")
@@ -266,7 +266,18 @@ def main(port: int = PORT) -> int:
     return 0
 
 
-if __name__ == "__main__":
+def _port(text: str) -> int:
+    if not (text.isdecimal() and int(text) <= _LAST_PORT):
+        raise ArgumentTypeError(f"`port` is {text!r}; legal: 0 to {_LAST_PORT}, and 0 is any free port")
+    return int(text)
+
+
+def parsed_port(arguments: Sequence[str] | None = None) -> int:
+    """The port that the command line gives; an illegal one ends the process with a message and status 2."""
     parser = ArgumentParser("make kafka-up", description="Run a local Kafka broker until Ctrl-C.")
-    parser.add_argument("port", type=int, nargs="?", default=PORT)
-    sys.exit(main(parser.parse_args().port))
+    parser.add_argument("port", type=_port, nargs="?", default=PORT)
+    return parser.parse_args(arguments).port
+
+
+if __name__ == "__main__":
+    sys.exit(main(parsed_port()))

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from platform_defs.settings import PROJECT
-from platform_defs.setup.broker import Broker, BrokerError, main
+from platform_defs.setup.broker import Broker, BrokerError, main, parsed_port
 from platform_defs.setup.ports import HOST
 from tests.support.kafka import Kafka, Record
 
@@ -71,6 +71,14 @@ def test_a_broker_in_the_foreground_ends_on_ctrl_c():
         assert process.wait(60) == 0
     with pytest.raises(ConnectionRefusedError, match="refused"):
         socket.create_connection((HOST, int(printed.split(":")[1].split(",")[0])), 1)
+
+
+@pytest.mark.parametrize("port", ["65536", "-1", "broker", "9092.5"])
+def test_a_port_that_does_not_exist_is_refused_before_a_broker_starts(capsys: pytest.CaptureFixture[str], port: str):
+    with pytest.raises(SystemExit, match="2"):
+        parsed_port([port])
+    assert f"`port` is '{port}'; legal: 0 to 65535, and 0 is any free port" in capsys.readouterr().err
+    assert [parsed_port(arguments) for arguments in ([], ["0"], ["65535"])] == [9092, 0, 65535]
 
 
 def test_a_missing_jar_is_an_error_that_names_the_way_out(
