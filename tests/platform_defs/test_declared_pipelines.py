@@ -2,12 +2,14 @@
 
 import dataclasses
 import warnings
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import dagster as dg
 import pytest
 import yaml
 from click.testing import CliRunner, Result
+from dagster.components.core import package_entry
 from dagster_dg_cli.cli import cli
 
 from assets.contracts import BoundedOutOfOrderness, ContractError, DerivedAsset, Preparation, Punctuated, RowRule, Shape, SourceContract
@@ -306,12 +308,16 @@ def test_the_component_makes_all_definitions_and_other_assets_can_read_the_table
 
 
 def _dg(project: Path, *arguments: str) -> Result:
-    """Run `dg` in a project, in this process, which has imported Dagster already."""
+    """Run `dg` in a project, in this process, which has imported Dagster already.
+
+    It finds Tidemark's component as in any project, and no other package's: it would import and describe all of them.
+    """
     with pytest.MonkeyPatch.context() as patch, modules_of(project), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Dagster imports components that are in preview
         patch.chdir(project)
         patch.syspath_prepend(project)
         patch.delenv("DAGSTER_HOME", raising=False)
+        patch.setattr(package_entry, "get_entry_points_from_python_environment", lambda group: entry_points(group=group, name="tidemark"))
         return CliRunner().invoke(cli, arguments)
 
 

@@ -27,7 +27,6 @@ from platform_defs.engine.lake.errors import LakeError
 from tests.conftest import CopyEngine, MakeEngine
 from tests.support.bare_lake import bare_engine, commit_batch, commit_step
 from tests.support.clock import Clock
-from tests.support.new_process import output_after_import
 from tests.support.no_session import without_session
 from tests.support.recorded_accounts import record_accounts
 from tests.support.small_sources import DAY, MINUTE, START, Event, join, replay, source
@@ -284,7 +283,3 @@ def test_watch_survives_an_error_of_the_store(monkeypatch: pytest.MonkeyPatch, e
 
     monkeypatch.setattr(status, "recorded_status", fail)
     assert "error: no route" in watch._report(cast(Any, None), [])
-
-
-def test_the_command_line_imports_neither_dagster_nor_great_expectations():
-    assert output_after_import("platform_defs.cli.commands", "{'dagster', 'great_expectations'} & {*sys.modules}") == "set()\n"

@@ -1,8 +1,9 @@
 """Dagster's events in SQLite with open connections: what is stored, by whom it can be read, and how many connections it takes."""
 
-import multiprocessing
 import os
 import sqlite3
+import subprocess
+import sys
 import threading
 import time
 from collections import Counter
@@ -15,7 +16,8 @@ from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventL
 from platform_defs.dagster_home import prepare
 from platform_defs.resources import event_log
 from platform_defs.resources.event_log import EventLogStorage
-from tests.platform_defs.resources.numbers import materialize_numbers, numbers
+from platform_defs.settings import PROJECT
+from tests.platform_defs.resources.numbers import numbers
 
 
 @pytest.fixture
@@ -78,16 +80,22 @@ def test_an_event_modifies_the_file_that_the_ui_watches_and_reading_it_does_not(
 
 
 def test_two_processes_store_events_at_the_same_time(instance):
-    spawn, made = multiprocessing.get_context("spawn"), 0
-    is_ready = spawn.Event()
-    other = spawn.Process(target=materialize_numbers, args=(instance.root_directory, is_ready))
-    other.start()
-    assert is_ready.wait(60)
-    while other.is_alive() or made == 0:
-        dg.materialize([numbers], instance=instance)
-        made += 1
-    assert other.exitcode == 0
-    assert len(instance.fetch_materializations(dg.AssetKey("numbers"), limit=99).records) == made + 1
+    made, by_other = 1, 2
+    stored = instance.all_logs(dg.materialize([numbers], instance=instance).run_id)
+    work = f"store_events_of_runs({str(_databases(instance))!r}, {by_other})"
+    code = f"import gc; gc.disable(); from tests.platform_defs.resources.numbers import store_events_of_runs; {work}"
+    with subprocess.Popen([sys.executable, "-c", code], cwd=PROJECT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
+        assert other.stdin is not None
+        assert other.stdout is not None
+        other.stdin.write("".join(f"{entry.to_json()}\n" for entry in stored))
+        other.stdin.close()
+        assert other.stdout.readline() == "ready\n"
+        while other.poll() is None:
+            dg.materialize([numbers], instance=instance)
+            made += 1
+    assert other.returncode == 0
+    assert made > 1
+    assert len(instance.fetch_materializations(dg.AssetKey("numbers"), limit=99).records) == made + by_other
 
 
 def test_a_forked_process_opens_connections_of_its_own(instance, monkeypatch):
