@@ -76,7 +76,7 @@ class RowRule:
 
     Args:
         name: the rule's name, as quarantine, ledger and reports show it.
-        condition: SQL over the source's columns; a row violates the rule if it is false (null does not).
+        condition: SQL over the source's columns; a row violates the rule if it is false or raises an error (null does not violate it).
         action: what happens to a row that violates the rule: `warn` counts and ingests it, `quarantine` quarantines it with the reason,
             `fail` stops the ingest before anything of the micro-batch is committed.
 
@@ -107,10 +107,9 @@ class SourceContract:
             not nullable must have a value. At most 1,000 columns, named by letters, digits, `_`, `-`, `@`, `$` and `:`, not starting with
             `_`; no two may differ in case alone, and none may be `seq`, `arrival`, `event_time`
             or `event_time_raw` in any case.
-        event_time: the event time, a timestamp column or SQL over one row. A row is quarantined if it is null, or a text or a number that
-            is no time. Under Spark's ANSI mode an expression that raises an error for a row stops the ingest: use `try_` functions.
-            `ingested_at`, if no column has that name, is processing time: all rows of a batch have the time at which the batch was
-            ingested, so none is ever late.
+        event_time: the event time, a timestamp column or SQL over one row. A row is quarantined if it is null, a text or a number that is
+            no time, or raises an error. `ingested_at`, if no column has that name, is processing time: all rows of a batch have the time
+            at which the batch was ingested, so none is ever late.
         watermark: how the watermark is computed.
         unique_key: the columns that identify an event; a second row with the same key is a duplicate. Empty to ingest every row.
         duplicate_horizon: how far apart in event time two rows of one key are still duplicates.

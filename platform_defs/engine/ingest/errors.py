@@ -1,6 +1,6 @@
 """The errors of an ingest, which name source and file, what is legal, and what to do."""
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
 from typing import TypeVar
@@ -8,8 +8,7 @@ from typing import TypeVar
 from pyspark.errors import PySparkException
 
 from assets.contracts import SourceContract
-from assets.names import fold_case, folded_name
-from assets.watermark_strategies import BatchExpression, Punctuated
+from assets.watermark_strategies import BatchExpression
 from operators.errors import TidemarkError, did_you_mean
 from platform_defs.engine.formats.files import TOPIC
 from platform_defs.engine.formats.new_columns import NewColumn
@@ -35,15 +34,13 @@ class IngestError(TidemarkError, RuntimeError):
         )
 
     @classmethod
-    def expression_failed(cls, contract: SourceContract, condition: str) -> "IngestError":
-        """An expression of the contract fails for a row."""
-        expressions = [f"{parameter} is {shortened(sql)!r}" for parameter, sql in _expressions(contract)]
-        which = "its expression" if len(expressions) == 1 else "one of its expressions"
+    def watermark_failed(cls, source: str, watermark: str, condition: str) -> "IngestError":
+        """The watermark of a batch fails for one of its rows. Every other expression of a contract rejects such a row."""
         return cls(
-            f"source {contract.name!r}: {which} fails with {condition} for a row ({'; '.join(expressions)}); nothing of the micro-batch "
-            "was committed, and a retry fails again. Write the expression so that it gives null instead of an error, with functions such "
-            "as try_cast, try_to_timestamp or try_divide: a row without an event time is quarantined. TIDEMARK_TRACEBACK=1 shows Spark's "
-            "error, which may quote the row"
+            f"source {source!r}: its `watermark`, {shortened(watermark)!r}, fails with {condition} for a row; nothing of the batch was "
+            "committed, and a retry fails again. Write it so that it gives null instead of an error, with functions such as try_cast, "
+            "try_to_timestamp or try_divide, or quarantine such rows by a rule. TIDEMARK_TRACEBACK=1 shows Spark's error, which may quote "
+            "the row"
         )
 
     @classmethod
@@ -159,21 +156,8 @@ def _of_source(name: str, unread: Sequence[Unread]) -> str:
     return f"source {name!r}: {len(unread)} {ranges_or_files} could not be read: {', '.join([*shown, *remainder])}"
 
 
-def _expressions(contract: SourceContract) -> Iterator[tuple[str, str]]:
-    """The expressions that can fail for a source's rows, each after its parameter. A time that is a plain column cannot."""
-    columns = {fold_case(name) for name in contract.struct.fieldNames()}
-    if not contract.by_ingest_time and folded_name(contract.event_time) not in columns:
-        yield "`event_time`", contract.event_time
-    if isinstance(contract.watermark, Punctuated | BatchExpression) and folded_name(contract.watermark.watermark) not in columns:
-        yield "`watermark`", contract.watermark.watermark
-    if isinstance(contract.watermark, Punctuated) and contract.watermark.marker is not None:
-        yield "`marker`", contract.watermark.marker
-    for rule in contract.rules:
-        yield f"the condition of rule {rule.name!r}", rule.condition
-
-
-def naming_failed_expressions(work: Callable[[str], T], contracts: Mapping[str, SourceContract]) -> Callable[[str], T]:
-    """Work for a source, given its name, that names it in the error of a failed expression. Spark's own text may quote rows.
+def naming_failed_watermarks(work: Callable[[str], T], contracts: Mapping[str, SourceContract]) -> Callable[[str], T]:
+    """Work for a source, given its name, that names it in the error of a failed `BatchExpression`. Spark's own text may quote rows.
 
     Args:
         work: the work; the result raises `IngestError` in place of its error.
@@ -185,9 +169,9 @@ def naming_failed_expressions(work: Callable[[str], T], contracts: Mapping[str, 
         try:
             return work(source)
         except PySparkException as error:
-            condition = data_exception(error)
-            if condition is None or not [*_expressions(contracts[source])]:
+            condition, strategy = data_exception(error), contracts[source].watermark
+            if condition is None or not isinstance(strategy, BatchExpression):
                 raise
-            raise IngestError.expression_failed(contracts[source], condition) from error
+            raise IngestError.watermark_failed(source, strategy.watermark, condition) from error
 
     return named

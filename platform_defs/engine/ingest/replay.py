@@ -12,7 +12,7 @@ from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ
 from operators.timing import millis, timestamp
 from platform_defs.engine.ingest.appended_rows import PARQUET_V2
 from platform_defs.engine.ingest.clock import clock_rows
-from platform_defs.engine.ingest.errors import IngestError, naming_failed_expressions
+from platform_defs.engine.ingest.errors import IngestError
 from platform_defs.engine.ingest.uncommitted import ATTEMPT, REPLAY, clear_uncommitted, is_left_over, newest_named
 from platform_defs.engine.ingest.validate import REASON, classify
 from platform_defs.engine.ingest.writer import LedgerWriter
@@ -37,7 +37,7 @@ class Replay(LedgerWriter):
             watermarks: for each batch, the watermarks that it sets (epoch ms), by source; empty for a batch with rows.
 
         Raises:
-            IngestError: a row violates its contract, an expression of it fails, or a row belongs to none of the batches. No batch is
+            IngestError: a row violates its contract, or a row belongs to none of the batches. No batch is
                 committed.
             LakeError: another writer has committed a batch, or rows of one, since the replay began. No batch is committed.
         """
@@ -45,10 +45,7 @@ class Replay(LedgerWriter):
             batch = self._begin()
             head, now = batch.seq - 1, batch.now
             clear_uncommitted(self.spark, self.lake, batch, self.contracts)
-            log = naming_failed_expressions(
-                lambda name: self._log(rows[name], self.contracts[name], head, len(watermarks), now), self.contracts
-            )
-            counts = {name: log(name) for name in rows}
+            counts = {name: self._log(rows[name], self.contracts[name], head, len(watermarks), now) for name in rows}
             last, batches = self.ledger.newest_rows(), list[Entry]()
             for index, marks_of_batch in enumerate(watermarks):
                 row_set = [

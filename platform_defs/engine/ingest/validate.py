@@ -3,11 +3,12 @@
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import DatetimeType, StringType, StructField
 
 from assets.contracts import EVENT_TIME_RAW, Punctuated, SourceContract
+from assets.names import fold_case, folded_name
 from operators.columns import parameter
 from operators.engine_columns import ARRIVAL, EVENT_TIME
 from operators.timing import instant, length_ms, millis, timestamp
@@ -15,9 +16,11 @@ from platform_defs.engine.formats.built_once import built_once
 from platform_defs.engine.formats.raw_rows import TYPE_FAULT, record_of, type_fault
 from platform_defs.engine.formats.reader import MALFORMED, PATH, RAW
 from platform_defs.engine.formats.values import parsed_text, parsed_time
+from platform_defs.engine.ingest.row_expressions import fails, is_violated, without_errors
 
 REASON, BROKEN, ROW_WATERMARK, IS_MARKER = "_reason", "_broken_rules", "_watermark", "_is_marker"
 _TEXT = "_text_"
+_FAILS = "its expression fails"
 FIRST_TIME, LAST_TIME = -62_135_596_800_000, 253_402_300_799_999  # years 1 to 9999
 
 
@@ -38,7 +41,7 @@ def classify(raw: DataFrame, contract: SourceContract, now: int, clock: int | No
     """
     struct, types = contract.struct, {f.name: f.dataType for f in raw.schema.fields}
     text = tuple(f.name for f in struct.fields if isinstance(types[f.name], StringType) and not isinstance(f.dataType, StringType))
-    columns = _columns_of(contract, text)
+    columns = _columns_of(raw.sparkSession, contract, text)
     with_text = raw.select(ARRIVAL, RAW, PATH, MALFORMED, *record_of(raw), *columns.typed)
     event_time = timestamp(parameter(now, ARRIVAL)) if columns.event_time is None else columns.event_time
     with_time = with_text.withColumn(EVENT_TIME_RAW, event_time)
@@ -95,56 +98,74 @@ class _Columns:
 
 
 @built_once
-def _columns_of(contract: SourceContract, text: tuple[str, ...]) -> _Columns:
+def _columns_of(spark: SparkSession, contract: SourceContract, text: tuple[str, ...]) -> _Columns:
     """The columns for a contract.
 
     Args:
+        spark: the session.
         contract: the source's contract.
         text: the columns that are cast from text.
     """
     fields = contract.struct.fields
     typed = [parsed_text(F.col(f.name), f.dataType).alias(f.name) if f.name in text else F.col(f.name) for f in fields]
     unreadable = [_unreadable(f) for f in fields if f.name in text]
-    given_time = None if contract.by_ingest_time else F.expr(contract.event_time)
-    no_time = (
-        F.lit("event time: missing")
-        if given_time is None
-        else F.coalesce(_not_a_time(given_time, "event time"), F.lit("event time: missing"))
-    )
+    event_time = None if contract.by_ingest_time else _time(spark, contract, contract.event_time)
+    not_a_time = [] if contract.by_ingest_time else [_not_a_time(spark, contract, contract.event_time, "event time")]
+    no_time = F.coalesce(*not_a_time, F.lit("event time: missing"))
     time_faults = F.when(F.isnull(EVENT_TIME_RAW), no_time), _year_fault(EVENT_TIME_RAW, "event time")
     return _Columns(
         typed=[*[F.col(name).alias(_TEXT + name) for name in text], *typed],
-        event_time=None if given_time is None else parsed_time(given_time),
+        event_time=event_time,
         floored_time=timestamp(millis(F.col(EVENT_TIME_RAW))).alias(EVENT_TIME),
-        watermark=_row_watermark(contract),
-        is_marker=_is_marker(contract),
-        broken=_broken(contract).alias(BROKEN),
-        first_faults=F.coalesce(_malformed(), *unreadable, *_watermark_faults(contract)),
+        watermark=_row_watermark(spark, contract),
+        is_marker=_is_marker(spark, contract),
+        broken=_broken(spark, contract).alias(BROKEN),
+        first_faults=F.coalesce(_malformed(), *unreadable, *_watermark_faults(spark, contract)),
         faults_of_marker=F.when(F.isnull(ROW_WATERMARK), F.lit("watermark: a marker row carries none")),
         faults_before_clock=F.coalesce(*[_missing(f) for f in fields if not f.nullable], *time_faults),
-        faults_after_clock=F.coalesce(F.lit(None).cast("string"), *_year_faults(contract), *_rule_faults(contract)),
+        faults_after_clock=F.coalesce(F.lit(None).cast("string"), *_year_faults(contract), *_rule_faults(spark, contract)),
     )
 
 
-def _row_watermark(contract: SourceContract) -> Column:
+def _time(spark: SparkSession, contract: SourceContract, sql: str) -> Column:
+    """A time that an expression gives; null if it gives none, or raises an error."""
+    time = parsed_time(F.expr(sql))
+    return time if _is_column(contract, sql) else without_errors(spark, time)
+
+
+def _not_a_time(spark: SparkSession, contract: SourceContract, sql: str, name: str) -> Column:
+    """The fault of an expression that gives a value that is no time, or raises an error; null if it gives null."""
+    given, not_a_time = F.expr(sql), F.lit(f"{name}: not a timestamp")
+    if _is_column(contract, sql):
+        return F.when(given.isNotNull(), not_a_time)
+    return F.when(fails(spark, given), F.lit(f"{name}: {_FAILS}")).when(without_errors(spark, given).isNotNull(), not_a_time)
+
+
+def _is_column(contract: SourceContract, sql: str) -> bool:
+    """Whether SQL is a column of the source alone, which raises no error."""
+    return folded_name(sql) in {fold_case(name) for name in contract.struct.fieldNames()}
+
+
+def _row_watermark(spark: SparkSession, contract: SourceContract) -> Column:
     strategy = contract.watermark
-    return parsed_time(F.expr(strategy.watermark)) if isinstance(strategy, Punctuated) else F.lit(None).cast("timestamp")
+    return _time(spark, contract, strategy.watermark) if isinstance(strategy, Punctuated) else F.lit(None).cast("timestamp")
 
 
-def _watermark_faults(contract: SourceContract) -> list[Column]:
-    """The faults of a row's watermark, which a row need not have."""
+def _watermark_faults(spark: SparkSession, contract: SourceContract) -> list[Column]:
+    """The faults of a row's watermark, which a row need not have, and of its marker."""
     strategy = contract.watermark
     if not isinstance(strategy, Punctuated):
         return []
-    not_a_time = F.when(F.isnull(ROW_WATERMARK), _not_a_time(F.expr(strategy.watermark), "watermark"))
-    return [not_a_time, _year_fault(ROW_WATERMARK, "watermark")]
+    not_a_time = F.when(F.isnull(ROW_WATERMARK), _not_a_time(spark, contract, strategy.watermark, "watermark"))
+    unknown = [] if strategy.marker is None else [F.when(fails(spark, F.expr(strategy.marker)), F.lit(f"marker: {_FAILS}"))]
+    return [not_a_time, _year_fault(ROW_WATERMARK, "watermark"), *unknown]
 
 
-def _is_marker(contract: SourceContract) -> Column:
+def _is_marker(spark: SparkSession, contract: SourceContract) -> Column:
     strategy = contract.watermark
     if not isinstance(strategy, Punctuated) or strategy.marker is None:
         return F.lit(False)
-    return F.coalesce(F.expr(strategy.marker), F.lit(False)) & F.col(MALFORMED).isNull()
+    return F.coalesce(without_errors(spark, F.expr(strategy.marker)), F.lit(False)) & F.col(MALFORMED).isNull()
 
 
 def _malformed() -> Column:
@@ -160,11 +181,6 @@ def _unreadable(field: StructField) -> Column:
 
 def _missing(field: StructField) -> Column:
     return F.when(F.col(field.name).isNull(), F.lit(f"missing: {field.name}"))
-
-
-def _not_a_time(given: Column, name: str) -> Column:
-    """The fault of a value that is given, and is no time."""
-    return F.when(given.isNotNull(), F.lit(f"{name}: not a timestamp"))
 
 
 def _year_fault(column: str, name: str) -> Column:
@@ -186,10 +202,11 @@ def _year_faults(contract: SourceContract) -> list[Column]:
     return [F.when(~F.year(name).between(1, 9999), F.lit(f"type: {name} is not in the years 1 to 9999")) for name in dated]
 
 
-def _rule_faults(contract: SourceContract) -> list[Column]:
-    return [F.when(~F.expr(r.condition), F.lit(f"rule: {r.name}")) for r in contract.rules if r.action == "quarantine"]
+def _rule_faults(spark: SparkSession, contract: SourceContract) -> list[Column]:
+    rules = [rule for rule in contract.rules if rule.action == "quarantine"]
+    return [F.when(is_violated(spark, rule.condition), F.lit(f"rule: {rule.name}")) for rule in rules]
 
 
-def _broken(contract: SourceContract) -> Column:
-    violated_rules = [F.when(~F.expr(r.condition), F.lit(r.name)) for r in contract.rules if r.action != "quarantine"]
-    return F.array_compact(F.array(*violated_rules)) if violated_rules else F.array().cast("array<string>")
+def _broken(spark: SparkSession, contract: SourceContract) -> Column:
+    violated = [F.when(is_violated(spark, r.condition), F.lit(r.name)) for r in contract.rules if r.action != "quarantine"]
+    return F.array_compact(F.array(*violated)) if violated else F.array().cast("array<string>")

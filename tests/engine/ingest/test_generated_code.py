@@ -3,10 +3,22 @@
 import pytest
 from pyspark.sql import SparkSession
 
+from assets.contracts import RowRule
 from tests.conftest import MakeEngine
 from tests.support.small_sources import Event, join, land, source
 
 pytestmark = pytest.mark.compiled
+
+
+def test_an_expression_that_raises_an_error_rejects_its_row_in_generated_code_too(make_engine: MakeEngine) -> None:
+    """Spark computes a part that several expressions share once, before all of them, unless it is below a condition in each."""
+    rule = RowRule("recent", "to_timestamp(k) > '2020-01-01' and to_timestamp(k) < '2030-01-01'", "warn")
+    twice = "greatest(to_timestamp(k), to_timestamp(k) - interval 1 day)"
+    engine = make_engine([source("a", event_time=twice, rules=(rule,)), source("b", rules=(rule,))], [])
+    for name in ("a", "b"):
+        land(engine, name, "1.jsonl", [Event(k, 1, 0).line for k in ("2026-03-01 00:00:00", "hello", "2019-01-01 00:00:00")])
+    [entry] = engine.ingest()
+    assert [(s.source, s.accepted, s.quarantined, s.warned) for s in entry] == [("a", 2, 1, 1), ("b", 3, 0, 2)]
 
 
 def test_micro_batches_of_one_shape_reuse_generated_code(make_engine: MakeEngine, spark: SparkSession) -> None:

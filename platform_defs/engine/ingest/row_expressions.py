@@ -1,0 +1,38 @@
+"""SQL expressions over one row of a source. Under ANSI mode one may raise an error, which rejects its row, and does not stop the ingest."""
+
+from typing import Any, cast
+
+from py4j.java_gateway import JavaClass
+from pyspark.sql import Column, SparkSession
+from pyspark.sql import functions as F
+
+from operators.engine_columns import ARRIVAL
+
+
+def without_errors(spark: SparkSession, expression: Column) -> Column:
+    """The value of an expression over a row with `arrival`; null if it raises an error, as in Spark's own `try_` functions.
+
+    Args:
+        spark: the session, whose settings the SQL of the expression is parsed with.
+        expression: the expression.
+    """
+    # Spark computes a part that two expressions share once, before both and so outside of `TryEval`, unless it is below a condition
+    conditional = F.when(F.col(ARRIVAL) >= 0, expression)  # which is true for each row
+    j_expression = cast(Any, spark)._jsparkSession.expression(cast(Any, conditional)._jc)
+    caught = _class(spark, "catalyst.expressions.TryEval")(j_expression)
+    return Column(_class(spark, "classic.ExpressionUtils").column(caught))
+
+
+def fails(spark: SparkSession, expression: Column) -> Column:
+    """Whether an expression raises an error. A null is no error, so the value is part of a struct, which is never null."""
+    return without_errors(spark, F.struct(expression)).isNull()
+
+
+def is_violated(spark: SparkSession, condition: str) -> Column:
+    """Whether a row violates a rule: its condition is false or raises an error. Null does not violate it."""
+    return F.coalesce(without_errors(spark, F.coalesce(~F.expr(condition), F.lit(False))), F.lit(True))
+
+
+def _class(spark: SparkSession, name: str) -> Any:
+    """A class of Spark SQL in the JVM."""
+    return JavaClass(f"org.apache.spark.sql.{name}", cast(Any, spark)._jvm._gateway_client)
