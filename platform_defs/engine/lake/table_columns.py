@@ -4,6 +4,7 @@ import re
 from collections.abc import Sequence
 
 from deltalake import DeltaTable
+from pyspark.sql import SparkSession
 from pyspark.sql.types import DateType, NumericType, StringType, StructType, TimestampNTZType, TimestampType
 
 from platform_defs.engine.lake.errors import LakeError
@@ -11,6 +12,7 @@ from platform_defs.engine.lake.errors import LakeError
 _WITH_STATISTICS = (NumericType, StringType, DateType, TimestampType, TimestampNTZType)
 CHANGE_FEED = {"delta.enableChangeDataFeed": "true"}
 """The property of a table with Delta's change data feed."""
+_STATISTICS = "delta.dataSkippingStatsColumns"
 _NO_CHECKPOINT_BY_SPARK = {"delta.checkpointInterval": "1000000"}
 
 
@@ -21,15 +23,31 @@ def bounded_columns(schema: StructType, columns: Sequence[str]) -> list[str]:
 
 def statistics_columns(delta: DeltaTable, bounded: Sequence[str]) -> list[str]:
     """The columns for which a table's log has statistics."""
-    listed = delta.metadata().configuration.get("delta.dataSkippingStatsColumns")
+    listed = delta.metadata().configuration.get(_STATISTICS)
     return [*bounded] if not listed else re.findall(r"`([^`]+)`", listed)
+
+
+def keeps_statistics(delta: DeltaTable, columns: Sequence[str]) -> bool:
+    """Whether columns contain all those for which a table's log has statistics."""
+    return {*statistics_columns(delta, [])} <= {*columns}
+
+
+def forget_lost_columns(spark: SparkSession, path: str, delta: DeltaTable | None, columns: Sequence[str]) -> None:
+    """Before an overwrite that removes a column with statistics, let Spark choose such columns: Delta refuses a list with others.
+
+    Args:
+        spark: the session.
+        path: the table's path.
+        delta: the table; None if it does not exist yet.
+        columns: the columns that it is to have.
+    """
+    if delta is not None and not keeps_statistics(delta, columns):
+        spark.sql(f"ALTER TABLE delta.`{path.replace('`', '``')}` UNSET TBLPROPERTIES ('{_STATISTICS}')")
 
 
 def table_properties(bounded: Sequence[str], change_feed: bool) -> dict[str, str]:
     """The properties of a new table."""
-    properties = dict(_NO_CHECKPOINT_BY_SPARK) | (
-        {"delta.dataSkippingStatsColumns": ",".join(f"`{c}`" for c in bounded)} if bounded else {}
-    )
+    properties = dict(_NO_CHECKPOINT_BY_SPARK) | ({_STATISTICS: ",".join(f"`{c}`" for c in bounded)} if bounded else {})
     return properties | (CHANGE_FEED if change_feed else {})
 
 

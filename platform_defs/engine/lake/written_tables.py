@@ -18,7 +18,7 @@ from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError, DeltaError
 from pyspark.sql import DataFrame
 
-from platform_defs.engine.lake import commits
+from platform_defs.engine.lake import commits, table_columns
 from platform_defs.engine.lake.commits import reporting_overtaken
 from platform_defs.engine.lake.compaction import CONFLICTS, MaintainedTables
 from platform_defs.engine.lake.data_files import add_actions, write_files
@@ -158,7 +158,7 @@ class WrittenTables(ReadTables, MaintainedTables):
 
     def _can_replace(self, delta: DeltaTable, frame: DataFrame) -> bool:
         """Whether deltalake can overwrite a table; it cannot change which columns have statistics."""
-        return is_written_by_deltalake(delta) and {*statistics_columns(delta, [])} <= {*frame.columns}
+        return is_written_by_deltalake(delta) and table_columns.keeps_statistics(delta, frame.columns)
 
     def _replace_files(
         self,
@@ -208,6 +208,7 @@ class WrittenTables(ReadTables, MaintainedTables):
         writer = writer.option(VECTORS_PROPERTY, "true") if deletion_vectors else writer
         numbered = {} if number is None else {"txnAppId": commits.APPLICATION, "txnVersion": str(number)}
         with commits.without_merge_settings(), reporting_concurrent_commit(table):
+            table_columns.forget_lost_columns(frame.sparkSession, self.path(table), self.delta(table), frame.columns)
             run_to_end(lambda: writer.options(**numbered).save(self.path(table)), frame.sparkSession)
         self._check_commit_exists(table, before, commit_metadata["id"])
 

@@ -74,6 +74,18 @@ def test_a_table_that_loses_a_column_with_statistics_is_left_to_spark(spark: Spa
     assert [lake._can_replace(delta, spark.sql(OTHER).drop(column)) for column in ("other", "k", "t")] == [True, False, False]
 
 
+@pytest.mark.parametrize("deletion_vectors", [True, False])
+def test_an_overwrite_can_remove_a_column_with_statistics(spark: SparkSession, lake: Lake, deletion_vectors: bool) -> None:
+    frames = [spark.sql(OTHER), spark.sql(OTHER).drop("k"), spark.sql("SELECT 5 AS v, 1 AS w")]
+    for number, frame in enumerate(frames, 1):
+        lake.overwrite(frame, "t", {"m": number}, number=number, pruned_by=frame.columns[1:], deletion_vectors=deletion_vectors)
+        newest = lake.newest_commit("t", "m")
+        assert newest is not None
+        assert (newest.value, newest.rows) == (number, 1)
+        assert json_rows(lake.frame(spark, "t")) == json_rows(frame)
+    assert lake.append(frames[-1], "t", {"m": 4}, after=3) == 1
+
+
 def test_an_overwrite_of_few_rows_is_one_spark_job(spark: SparkSession, lake: Lake) -> None:
     for number in (1, 2):
         with jobs_of(spark) as jobs:
