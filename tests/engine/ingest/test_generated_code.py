@@ -4,14 +4,18 @@ import pytest
 from pyspark.sql import SparkSession
 
 from assets.contracts import RowRule
+from platform_defs.engine.lake import small_queries
 from tests.conftest import MakeEngine
 from tests.support.small_sources import Event, join, land, source
 
 pytestmark = pytest.mark.compiled
 
 
-def test_an_expression_that_raises_an_error_rejects_its_row_in_generated_code_too(make_engine: MakeEngine) -> None:
+def test_an_expression_that_raises_an_error_rejects_its_row_in_generated_code_too(
+    make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Spark computes a part that several expressions share once, before all of them, unless it is below a condition in each."""
+    monkeypatch.setattr(small_queries, "SMALL_INPUT_BYTES", -1)
     rule = RowRule("recent", "to_timestamp(k) > '2020-01-01' and to_timestamp(k) < '2030-01-01'", "warn")
     twice = "greatest(to_timestamp(k), to_timestamp(k) - interval 1 day)"
     engine = make_engine([source("a", event_time=twice, rules=(rule,)), source("b", rules=(rule,))], [])

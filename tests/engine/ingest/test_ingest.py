@@ -235,8 +235,9 @@ def test_a_text_or_a_number_that_is_no_time_is_quarantined(make_engine: MakeEngi
 
 def _check_reasons(engine: Engine, name: str, reasons: Mapping[Any, str | None]) -> None:
     """Each row, given by its `at`, is in the log if its reason is None, and in the quarantine with its reason otherwise."""
-    accepted = [row[0] for row in rows_of(engine.views.table(f"events/{name}"), "at")]
-    quarantined = rows_of(engine.views.table(f"quarantine/{name}"), "raw", "reason") if engine.lake.exists(f"quarantine/{name}") else []
+    log, quarantine = f"events/{name}", f"quarantine/{name}"
+    accepted = [row[0] for row in rows_of(engine.views.table(log), "at")] if engine.lake.exists(log) else []
+    quarantined = rows_of(engine.views.table(quarantine), "raw", "reason") if engine.lake.exists(quarantine) else []
     rejected = {json.loads(raw)["at"]: reason for raw, reason in quarantined}
     assert {**dict.fromkeys(accepted), **rejected} == reasons, name
     assert len(accepted) + len(rejected) == len(reasons), name
