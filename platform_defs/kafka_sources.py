@@ -48,9 +48,10 @@ class KafkaError(TidemarkError, ValueError):
         return cls(f"kafka.sources: there is no source {name!r}; legal: {', '.join(sources)}{did_you_mean(name, sources)}")
 
     @classmethod
-    def no_schema(cls, file: str, reason: Exception) -> "KafkaError":
-        """The file of an Avro schema cannot be read."""
-        return cls(f"`schema_file` is {file!r}, which cannot be read: {reason}; legal: a file with an Avro schema, which is JSON")
+    def no_schema(cls, source: str, file: str, fault: str) -> "KafkaError":
+        """The file of an Avro schema cannot be read, or has none of a record."""
+        legal = "legal: a file with the Avro schema of a record, which is a JSON object"
+        return cls(f"kafka.sources.{source}.avro: `schema_file` is {file!r}, which {fault}; {legal}")
 
     @classmethod
     def not_with_topics(cls, source: str, parameter: str, legal: str) -> "KafkaError":
@@ -145,20 +146,25 @@ class AvroValues(Strict):
             raise ValueError("legal: one of schema_file and registry")
         return self
 
-    def described(self) -> Avro:
+    def described(self, source: str) -> Avro:
         """The values as the engine reads them.
 
+        Args:
+            source: the source's name, for an error.
+
         Raises:
-            KafkaError: the schema's file cannot be read, or is no JSON.
+            KafkaError: the schema's file cannot be read, or its schema is certainly not that of a record. Spark checks the rest.
         """
         if self.schema_file is None:
             return Avro(registry=Registry(config=registry_config(self.registry or {})))
         try:
             text = Path(PROJECT, self.schema_file).read_text("utf-8")
-            json.loads(text)
+            schema = json.loads(text)
         except (OSError, ValueError) as error:
-            raise KafkaError.no_schema(self.schema_file, error) from error
-        return Avro(schema=text)
+            raise KafkaError.no_schema(source, self.schema_file, f"cannot be read: {error}") from error
+        if not isinstance(schema, dict) or schema.get("type") != "record":
+            raise KafkaError.no_schema(source, self.schema_file, "is not the schema of a record")
+        return Avro(schema=text, file=self.schema_file)
 
 
 class KafkaSource(Strict):
@@ -217,7 +223,7 @@ class Kafka(Strict):
         for column in source.columns:
             if column not in columns:
                 raise KafkaError.no_column(name, column, columns)
-        avro = source.avro.described() if source.avro else None
+        avro = source.avro.described(name) if source.avro else None
         own = {name.lower() for name in source.options}
         shared = {name: value for name, value in self.options.items() if name.lower() not in own}
         options = LazyOptions({**shared, **source.options}, _option_text)

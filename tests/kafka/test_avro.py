@@ -5,16 +5,19 @@ import json
 import re
 import struct
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import fastavro
 import pytest
+from pyspark.sql import SparkSession
 
 from assets.contracts import RowRule
 from platform_defs.engine.formats import avro
-from platform_defs.engine.formats.kafka_options import Avro, Registry
+from platform_defs.engine.formats.kafka_options import Avro, Registry, Topics
 from platform_defs.engine.ingest.errors import UnreadError
 from platform_defs.engine.ingest.quarantine_error import QuarantineError
+from platform_defs.engine.ingest.topic_ranges import TopicRanges
 from tests.support.kafka import Kafka
 from tests.support.registry import AT_ONCE, registry
 from tests.support.small_sources import START, Event, iso, source
@@ -131,6 +134,27 @@ def test_a_file_whose_schema_is_a_union_has_no_rows(lakes: Lakes, kafka: Kafka):
     [[entry]] = engine.ingest()
     assert (entry.accepted, entry.quarantined) == (0, 1)
     assert rows(engine, "quarantine/l", "reason") == [("malformed: the Avro schema is no record",)]
+
+
+@pytest.mark.parametrize(
+    ("schema", "reason"),
+    [
+        pytest.param(UNUSUAL["a recursive record"], "recursive reference", id="recursive"),
+        pytest.param(UNUSUAL["a reference"], r"Undefined schema: com\.acme\.Other", id="a reference"),
+        pytest.param(UNUSUAL["names that differ in case"], "the field 'K' twice, in different case", id="names that differ in case"),
+        pytest.param({**V1, "fields": [{"name": "k", "type": "text"}]}, "text", id="no type"),
+        pytest.param({"type": "record", "name": "Row"}, "", id="no fields"),
+    ],
+)
+def test_a_schema_file_that_spark_cannot_read_is_refused_before_a_record_is_read(spark: SparkSession, schema: object, reason: str):
+    ledger: Any = SimpleNamespace(topic_ends=lambda _: {})
+    of_file = Avro(schema=json.dumps(schema), file="/srv/order.avsc")
+    finder = TopicRanges("l", Topics(options={"subscribe": "orders"}, avro=of_file), ledger, 1_000)
+    finder.begin(to_present=True)
+    assert finder.new(spark) == []
+    assert re.search(
+        rf"^source 'l': the Avro schema of its topics, in the file '/srv/order\.avsc', cannot be read: .*{reason}", finder.refused or ""
+    )
 
 
 def test_records_of_rarer_schemas_are_not_called_unknown_and_can_be_sent_again(lakes: Lakes, kafka: Kafka, monkeypatch: pytest.MonkeyPatch):

@@ -56,8 +56,25 @@ def test_a_schema_is_read_from_its_file(tmp_path: Path):
     topics = _topics({"options": {"subscribe": "orders"}, "avro": {"schema_file": str(file)}})
     assert topics.avro is not None
     assert topics.avro.schema == file.read_text()
-    with pytest.raises(KafkaError, match=r"`schema_file` is '.*none\.avsc', which cannot be read"):
-        _topics({"options": {"subscribe": "orders"}, "avro": {"schema_file": str(tmp_path / "none.avsc")}})
+
+
+@pytest.mark.parametrize(
+    ("schema", "fault"),
+    [
+        pytest.param(None, "cannot be read: .*No such file", id="no file"),
+        pytest.param("{", "cannot be read: Expecting property name", id="no JSON"),
+        pytest.param('["null", {"type": "record", "name": "o", "fields": []}]', "is not the schema of a record", id="a union"),
+        pytest.param('"string"', "is not the schema of a record", id="a text"),
+        pytest.param('{"type": {"type": "record"}}', "is not the schema of a record", id="a nested type"),
+        pytest.param('{"type": "object", "properties": {}}', "is not the schema of a record", id="JSON Schema"),
+    ],
+)
+def test_a_file_without_the_schema_of_a_record_is_refused_with_its_source(tmp_path: Path, schema: str | None, fault: str):
+    file = tmp_path / "order.avsc"
+    if schema is not None:
+        file.write_text(schema)
+    with pytest.raises(KafkaError, match=rf"^kafka\.sources\.orders\.avro: `schema_file` is '{file}', which {fault}.*; legal: a file with"):
+        _topics({"options": {"subscribe": "orders"}, "avro": {"schema_file": str(file)}})
 
 
 def test_a_number_of_the_registrys_client_stays_a_number(monkeypatch: pytest.MonkeyPatch):

@@ -7,15 +7,17 @@ the schema in a registry as four bytes, and the encoding.
 import json
 from collections.abc import Mapping
 from functools import reduce
+from typing import Any
 
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import AnalysisException
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro, to_avro
 from pyspark.sql.types import StructType
 
 from assets.contracts import SourceContract
+from assets.names import first_twice
 from operators.columns import temporary
 from operators.engine_columns import ARRIVAL
 from platform_defs.engine.formats.kafka_client import error_reason
@@ -100,13 +102,28 @@ def _rows_with_registered_schema(
         return _rejected_records(records, contract, F.coalesce(fault, F.lit(f"its schema is not Avro but {printable(schema.kind)}")))
     try:
         return _rows_with_schema(records, contract, schema.text, columns_of_parts, fault)
-    except AnalysisException as error:  # such as two fields whose names differ only in case
-        reason = shortened(printable(error.getCondition() or str(error)))
-    except Py4JJavaError as error:
-        if read_error(error).kind != "content":
-            raise
-        reason = error_reason(error)
+    except (AnalysisException, Py4JJavaError) as error:
+        reason = _reason_of_schema(error)
     return _rejected_records(records, contract, F.coalesce(fault, F.lit(f"its Avro schema cannot be read: {reason}")))
+
+
+def _reason_of_schema(error: AnalysisException | Py4JJavaError) -> str:
+    """Why Spark cannot read a schema. An error that has another cause is raised."""
+    if isinstance(error, AnalysisException):  # such as two fields whose names differ only in case
+        return shortened(printable(error.getCondition() or str(error)))
+    if read_error(error).kind != "content":
+        raise error
+    return error_reason(error)
+
+
+def schema_fault(spark: SparkSession, schema: str) -> str | None:
+    """Why Spark cannot read values of a record's schema; None if it can. Needs no job."""
+    try:
+        parsed: Any = spark.range(0).select(from_avro(F.lit(None).cast("binary"), schema).alias(_PARSED)).schema[_PARSED].dataType
+    except (AnalysisException, Py4JJavaError) as error:
+        return _reason_of_schema(error)
+    twice = first_twice(parsed.names)
+    return None if twice is None else f"it has the field {twice!r} twice, in different case"
 
 
 def _rows_with_schema(

@@ -29,10 +29,12 @@ class Avro:
 
     Args:
         schema: the schema as JSON; None with a registry.
+        file: the file that the schema was read from, for an error.
         registry: the registry; None with one schema.
     """
 
     schema: str | None = None
+    file: str | None = field(default=None, repr=False, compare=False)
     registry: Registry | None = None
 
 

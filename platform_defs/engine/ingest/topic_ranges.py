@@ -11,6 +11,7 @@ from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
 from platform_defs.connection_errors import ConnectionsError
+from platform_defs.engine.formats.avro import schema_fault
 from platform_defs.engine.formats.files import TOPIC, File
 from platform_defs.engine.formats.kafka_client import SharedAdmin, described_topic, error_reason
 from platform_defs.engine.formats.kafka_options import Topics
@@ -18,6 +19,7 @@ from platform_defs.engine.formats.topics import OFFSET_MASK, Partition, offset_r
 from platform_defs.engine.formats.unreadable_files import Unread
 from platform_defs.engine.ingest.errors import IngestError
 from platform_defs.engine.ledger.ledger import Ledger
+from platform_defs.safe_text import one_line
 
 _EARLIEST, _LATEST, _WRITTEN = "earliest", "latest", "written"
 _log = logging.getLogger(__name__)
@@ -42,6 +44,14 @@ class TopicError(IngestError):
             f"source {source!r}: partition {partition.number} of the topic {partition.topic} starts at offset {earliest}, and offset "
             f"{offset} is the next to be read: Kafka has deleted {earliest - offset} records that were not read. Legal: a retention time "
             "longer than the longest pause of the ingest. To go on without them, set the option `failOnDataLoss` to false"
+        )
+
+    @classmethod
+    def no_schema(cls, source: str, file: str | None, reason: str) -> "TopicError":
+        """Spark cannot read the Avro schema of the topics."""
+        return cls(
+            f"source {source!r}: the Avro schema of its topics, in the file {file!r}, cannot be read: {one_line(reason)}. Nothing was "
+            "read. Legal: the schema of a record, without recursion and without references to other files. Correct the file (`schema_file`)"
         )
 
     @classmethod
@@ -138,6 +148,7 @@ class TopicRanges:
         self._source, self._topics, self._ledger = source, topics, ledger
         self._default_at_once = at_once
         self._broker: Broker | None = None
+        self._has_schema = False  # whether Spark can read the schema of all values
         self._ends: dict[Partition, int] | None = None
         self._chosen: dict[Partition, int] = {}  # the first offsets by the options, also for ranges that could not be read yet
         self.unlisted: dict[str, str] = {}
@@ -165,6 +176,7 @@ class TopicRanges:
         self.unlisted, self.refused, self.has_more = {}, None, False
         try:
             _ = dict(self._topics.options)  # all secrets, also those that only the reader of records needs
+            self._check_schema(spark)
             self._broker = self._broker or Broker(spark, self._topics.client)
             return self._find_ranges(self._broker)
         except TopicError as error:
@@ -175,6 +187,14 @@ class TopicRanges:
         except ConnectionsError as error:
             self.unlisted[f"{TOPIC}{self._source}"] = str(error)  # without the topics, which may be the value that is not set
         return []
+
+    def _check_schema(self, spark: SparkSession) -> None:
+        """Raise `TopicError` if Spark cannot read the Avro schema with which all values are written."""
+        avro = self._topics.avro
+        if avro is not None and avro.schema is not None and not self._has_schema:
+            if (fault := schema_fault(spark, avro.schema)) is not None:
+                raise TopicError.no_schema(self._source, avro.file, fault)
+            self._has_schema = True
 
     def _find_ranges(self, broker: Broker) -> list[File]:
         partitions, missing = broker.partitions(self._topics)
