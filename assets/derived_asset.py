@@ -12,7 +12,7 @@ from assets.shape import Shape
 from operators.accounting import TracesInputs
 from operators.contract import Operator, RunsAsQuery, has_query
 from operators.engine_columns import EVENT_TIME
-from operators.errors import StreamingError
+from operators.errors import StreamingError, is_instance
 from operators.steps import NewRows
 
 StreamsAs = Literal["ranges", "query"]
@@ -88,7 +88,7 @@ class DerivedAsset:
 
     def _check_kinds(self) -> None:
         """Raise `ContractError` if a parameter is a value of another kind."""
-        if isinstance(self.operator, type) or not isinstance(self.operator, Operator):  # pyright: ignore[reportUnnecessaryIsInstance]
+        if not is_instance(self.operator, Operator):
             raise ContractError.bad_value("operator", self.operator, "an operator with its parameters, such as Aggregate(by=..., ...)")
         if not isinstance(self.inputs, list | tuple):  # pyright: ignore[reportUnnecessaryIsInstance]
             example = f", such as ({self.inputs!r},)" if isinstance(self.inputs, str) else ""

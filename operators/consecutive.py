@@ -9,7 +9,7 @@ from operators.accounting import ReportsFinality, finalized_by_time
 from operators.columns import FINAL_AT, RESULT_TIME
 from operators.contract import Operator, late_before
 from operators.engine_columns import EVENT_TIME
-from operators.errors import OperatorError
+from operators.errors import OperatorError, is_instance
 from operators.steps import Append, ByTimeRange
 
 
@@ -41,7 +41,7 @@ class Consecutive:
 
     def __post_init__(self) -> None:
         for parameter, operator in (("of", self.of), ("then", self.then)):
-            if isinstance(operator, type) or not isinstance(operator, Operator):  # pyright: ignore[reportUnnecessaryIsInstance]
+            if not is_instance(operator, Operator):
                 raise OperatorError.bad_value(parameter, operator, "an operator, such as WindowedAggregate(...)")
         emits_before_window_end = getattr(self.of, "early", None) or getattr(self.of, "purging", None)
         if not self.of.reads.closes_ranges or self.of.reads.watermark_delay or emits_before_window_end:

@@ -2,7 +2,7 @@
 
 import difflib
 from collections.abc import Iterable, Mapping
-from typing import Self
+from typing import Self, TypeGuard
 
 _MOST_ROWS = 10**18
 
@@ -36,9 +36,19 @@ def did_you_mean(name: object, known_names: Iterable[str], other_names: Mapping[
     return f"; did you mean {by_lower_case[nearest[0]]!r}?" if nearest else ""
 
 
+def is_instance(value: object, protocol: type) -> bool:
+    """Whether a value implements a protocol. A class does not, though it has the members of its instances."""
+    return isinstance(value, protocol) and not isinstance(value, type)
+
+
+def is_whole(value: object) -> TypeGuard[int]:
+    """Whether a value is a whole number; true and false are not."""
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
 def is_count(value: object) -> bool:
     """Whether a value is a whole number of at least 1, with which numbers of rows do not overflow."""
-    return isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= _MOST_ROWS
+    return is_whole(value) and 1 <= value <= _MOST_ROWS
 
 
 def check_count(parameter: str, value: object) -> None:

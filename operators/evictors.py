@@ -8,6 +8,7 @@ which are made by the recorded order of arrival.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
+from math import isnan
 from typing import Protocol, runtime_checkable
 
 from pyspark.sql import Column, DataFrame, Window
@@ -15,7 +16,7 @@ from pyspark.sql import functions as F
 
 from operators.columns import temporary
 from operators.engine_columns import EVENT_TIME, SEQ, drop_engine_columns, tie_breakers
-from operators.errors import OperatorError, check_count
+from operators.errors import OperatorError, check_count, is_instance, is_whole
 from operators.nondeterministic import check_deterministic
 from operators.parameters import check_sql
 from operators.timing import Duration, millis, positive_ms
@@ -119,8 +120,8 @@ class DeltaEvictor:
     def __post_init__(self) -> None:
         check_sql("delta", self.delta, is_optional=False)
         check_deterministic("delta", self.delta, (ROW, LAST))
-        if isinstance(self.threshold, bool) or not isinstance(self.threshold, int | float) or self.threshold != self.threshold:  # pyright: ignore[reportUnnecessaryIsInstance]
-            raise OperatorError.bad_value("threshold", self.threshold, "a number")
+        if not _is_number(self.threshold):
+            raise OperatorError.bad_value("threshold", self.threshold, "a number; a whole number from -2**63 to 2**63 - 1")
 
     def keep(self, rows: DataFrame, group: Sequence[str], time: str) -> DataFrame:
         """The rows that are kept (see `Evictor`)."""
@@ -132,7 +133,7 @@ class DeltaEvictor:
 
 def check_evictor(evictor: object) -> None:
     """Raise `OperatorError` unless a parameter `evictor` is an evictor, or None."""
-    if evictor is not None and (isinstance(evictor, type) or not isinstance(evictor, Evictor)):
+    if evictor is not None and not is_instance(evictor, Evictor):
         legal = "CountEvictor(100), TimeEvictor('10 minutes'), a DeltaEvictor or an evictor of your own, or None for all rows"
         raise OperatorError.bad_value("evictor", evictor, legal)
 
@@ -145,6 +146,11 @@ def keep_by_arrival(evictor: Evictor, rows: DataFrame, group: Sequence[str]) -> 
     """The rows that an evictor keeps of windows whose last row is the one that arrived last; rows have `seq` and `arrival`."""
     reads_order_only = isinstance(evictor, CountEvictor | DeltaEvictor)
     return evictor.keep(rows, group, SEQ if reads_order_only else EVENT_TIME)
+
+
+def _is_number(value: object) -> bool:
+    """Whether a value is a number that Spark has as a double or a bigint."""
+    return -(2**63) <= value < 2**63 if is_whole(value) else isinstance(value, float) and not isnan(value)
 
 
 def _ties(rows: DataFrame, group: Sequence[str]) -> list[Column]:

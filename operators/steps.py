@@ -4,12 +4,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar, cast
 
-from operators.errors import OperatorError
+from operators.errors import OperatorError, is_whole
 from operators.timing import FOREVER, TimeKind
-
-
-def _is_milliseconds(value: object) -> bool:
-    return value is None or (isinstance(value, int) and not isinstance(value, bool))
 
 
 def _check_names(parameter: str, names: object) -> None:
@@ -120,7 +116,7 @@ class ByTimeRange(Reads):
     def __post_init__(self) -> None:
         lookback: object = self.lookback
         is_list = isinstance(lookback, Sequence) and not isinstance(lookback, str)  # pyright: ignore[reportUnnecessaryIsInstance]
-        if not is_list or not all(_is_milliseconds(value) for value in cast(Sequence[object], lookback)):
+        if not is_list or not all(value is None or is_whole(value) for value in cast(Sequence[object], lookback)):
             raise OperatorError.bad_value("lookback", self.lookback, "a number of ms, or None, for each input, such as (1000,)")
         endless = [index for index, lookback in enumerate(self.lookback) if lookback is None and index not in self.versions]
         if endless:

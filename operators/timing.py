@@ -9,7 +9,7 @@ from pyspark.sql import Column
 from pyspark.sql import functions as F
 
 from operators.columns import parameter, parameter_sql
-from operators.errors import DurationError, OperatorError, WindowError
+from operators.errors import DurationError, OperatorError, WindowError, is_whole
 
 Duration = int | str | timedelta
 """Whole milliseconds, words such as `'24 hours'`, or a `timedelta` of whole milliseconds."""
@@ -147,7 +147,7 @@ class Interval:
 
     def __post_init__(self) -> None:
         for end, bound in (("lower", self.lower), ("upper", self.upper)):
-            if isinstance(bound, bool) or not isinstance(bound, int):  # pyright: ignore[reportUnnecessaryIsInstance]
+            if not is_whole(bound):
                 raise OperatorError.bad_value(end, bound, "whole milliseconds; `Interval.between` reads text such as '5 minutes'")
             check_not_too_long(bound, bound, end)
 
@@ -186,6 +186,10 @@ class ClosedRange:
     upto: int
 
     def __post_init__(self) -> None:
+        if not is_whole(self.upto):
+            raise OperatorError.bad_value("upto", self.upto, "whole epoch milliseconds")
+        if self.after is not None and not is_whole(self.after):
+            raise OperatorError.bad_value("after", self.after, "whole epoch milliseconds, or None for no lower end")
         if self.after is not None and self.after > self.upto:
             raise OperatorError.bad_value("after", self.after, f"at most `upto` ({self.upto}): a watermark never goes back")
 

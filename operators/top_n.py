@@ -111,6 +111,8 @@ class TopN:
             raise OperatorError.bad_value("rank_start", self.rank_start, "a whole number from 1 to `rank_end`, and at most 10**18")
         if self.function not in get_args(Function):
             raise OperatorError.bad_value("function", self.function, ", ".join(get_args(Function)))
+        if not isinstance(self.rises, str):  # pyright: ignore[reportUnnecessaryIsInstance]
+            raise OperatorError.bad_value("rises", self.rises, "text that says why rows move up only, or '' if that is not known")
         if self.monotonic and not self.key:
             raise OperatorError.bad_value("monotonic", self.monotonic, "true with a `unique_key`, by which a row replaces another")
         _ = self._ttl

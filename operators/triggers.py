@@ -14,7 +14,7 @@ from typing import Protocol, get_args, runtime_checkable
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from operators.errors import DurationError, OperatorError, check_count
+from operators.errors import DurationError, OperatorError, check_count, is_instance
 from operators.timing import Duration, TimeKind, positive_ms
 
 IS_FINAL, ROWS_SEEN = "is_final", "rows_seen"
@@ -127,7 +127,7 @@ class EveryInterval:
 
 def check_trigger(parameter: str, trigger: object) -> None:
     """Raise `OperatorError` unless a parameter is a trigger, or None."""
-    if trigger is not None and (isinstance(trigger, type) or not isinstance(trigger, Trigger)):
+    if trigger is not None and not is_instance(trigger, Trigger):
         legal = "EveryStep(), EveryRows(100), EveryInterval('10 minutes') or a trigger of your own, or None for none"
         raise OperatorError.bad_value(parameter, trigger, legal)
 
