@@ -4,13 +4,16 @@ import re
 from collections.abc import Iterable, Sequence
 from itertools import chain, count
 
-from sqlglot import exp, tokens
+from sqlglot import exp
+from sqlglot.dialects.spark import Spark
 
 from operators.errors import did_you_mean
 from operators.sql.dialect import Tree
 from operators.sql.errors import SqlError
 
 _PLAIN = re.compile(r"[A-Za-z_]\w*")
+_KEYWORDS = {*Spark.Tokenizer.KEYWORDS, "CONNECT_BY_ROOT", "IF"}
+"""The words that sqlglot reads as something else than a name in an expression of Spark."""
 
 
 def column_sql(name: str) -> str:
@@ -19,7 +22,7 @@ def column_sql(name: str) -> str:
     >>> column_sql("item"), column_sql("table"), column_sql("EXPR$0")
     ('item', '`table`', '`EXPR$0`')
     """
-    is_plain = _PLAIN.fullmatch(name) and name.upper() not in tokens.Tokenizer.KEYWORDS
+    is_plain = _PLAIN.fullmatch(name) and name.upper() not in _KEYWORDS
     return name if is_plain else f"`{name.replace('`', '``')}`"
 
 

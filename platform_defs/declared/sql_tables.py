@@ -199,9 +199,10 @@ def _split_result(name: str, relation: Relation) -> tuple[Apply, Sequence[str] |
         raise SqlError.refused(f"INSERT INTO {name}", reason, way_out)
     added = [item for item in relation.items if item.column != item.name and not _is_window_time(item)]
     for item in added:
-        if find_name(item.name, relation.child.columns):
-            reason = f"the operator's result has a column {item.name}, which the table keeps"
-            raise SqlError.refused(f"{item.sql} AS {item.name} in INSERT INTO {name}", reason, "give it another name with AS")
+        if own := find_name(item.name, relation.child.columns):
+            reason = f"the operator's result has a column {own}, which the table keeps"
+            way_out = f"write {own}, or give it another name with AS" if own == item.column else "give it another name with AS"
+            raise SqlError.refused(f"{item.sql} AS {item.name} in INSERT INTO {name}", reason, way_out)
     if not added and relation.where is None:
         return relation.child, _columns_read(relation), None
     select = ", ".join(["*", *(f"{item.sql} AS {column_sql(item.name)}" for item in added)])

@@ -385,6 +385,10 @@ def test_a_statement_of_flinks_documentation_is_a_table(case: dict[str, str]):
             f"INSERT INTO t {LEFT.replace('amount', 'amount + 1 AS amount')}",
             "the operator's result has a column amount, which the table keeps",
         ),
+        (
+            f"INSERT INTO t {GROUPED.replace('seller, COUNT', 'SELLER, COUNT')}",
+            "seller AS SELLER in INSERT INTO t is refused: the operator's result has a column seller, which the table keeps; write seller",
+        ),
         (f"INSERT INTO t {GROUPED}; INSERT INTO t {GROUPED}", "a second INSERT INTO t is refused"),
         (f"CREATE TABLE t (seller STRING, m BIGINT); INSERT INTO t {GROUPED}", "columns are seller, m, and the query's are seller, n"),
         (f"CREATE TABLE t (seller STRING, n BIGINT) WITH ('connector' = 'x'); INSERT INTO t {GROUPED}", "tables are Delta tables"),

@@ -94,6 +94,15 @@ def test_columns_and_tables_are_found_in_any_case():
     assert relation("SELECT ID AS x FROM A WHERE K = 'q'") == Select(A, (Item("x", "id", "id"),), "k = 'q'")
 
 
+@pytest.mark.parametrize("name", ["minus", "IF", "refresh", "declare", "connect_by_root", "zone"])
+def test_a_column_can_have_the_name_of_a_keyword_of_spark(name: str):
+    rows = Input("t", (name, "v"))
+    found = plan(f"SELECT `{name}` || 'x' AS y FROM (SELECT `{name}` FROM t WHERE `{name}` > 'a')", {"t": rows}).plans[0].relation
+    assert isinstance(found, Select)
+    assert (found.where or "").replace("`", "") == f"{name} > 'a'"
+    assert [item.sql.replace("`", "") for item in found.items] == [f"{name} || 'x'"]
+
+
 def test_selections_of_selections_are_one():
     nested = "SELECT y + 1 AS z FROM (SELECT x * 2 AS y, k FROM (SELECT v AS x, k FROM a WHERE v > 1) WHERE k <> 'q') WHERE y < 9"
     assert relation(nested) == Select(A, (Item("z", "(v * 2) + 1"),), "((v > 1) AND (k <> 'q')) AND ((v * 2) < 9)")
