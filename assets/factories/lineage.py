@@ -12,8 +12,14 @@ from assets.factories.metadata import COLUMN_DESCRIPTIONS, table_schema
 from assets.ports import EnginePort
 from assets.shape import Shape
 from operators.accounting import TracesInputs
-from operators.columns import names
+from operators.aggregate import Aggregate
+from operators.cogroup import CoGroup
+from operators.consecutive import Consecutive
+from operators.count_windows import CountWindowAggregate
 from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ
+from operators.process_count_window import ProcessCountWindow
+from operators.process_window import ProcessWindow
+from operators.windowed_aggregate import WindowedAggregate
 
 _ENGINE_COLUMNS = (SEQ, ARRIVAL, EVENT_TIME)
 
@@ -46,12 +52,16 @@ def column_descriptions(engine: EnginePort, derived: DerivedAsset, columns: Sequ
 
 def _has_values_of_an_input(derived: DerivedAsset, column: str) -> bool:
     """Whether a column with the name of an input's column also has the values of that column: no aggregate or function computes it."""
-    operator: Any = derived.operator
     if derived.shape is not None and column not in _unshaped(derived, [column]):
         return False
-    if hasattr(operator, "rows"):  # the function of a coGroup
-        return column in names(operator.on)
-    return column not in getattr(getattr(operator, "of", operator), "aggregates", {})
+    first = derived.operator.of if isinstance(derived.operator, Consecutive) else derived.operator
+    match first:
+        case CoGroup() | ProcessCountWindow() | ProcessWindow():  # a function computes the other columns
+            return column in first.key
+        case Aggregate() | CountWindowAggregate() | WindowedAggregate():
+            return column not in first.aggregates
+        case _:
+            return True
 
 
 def _descriptions_from_table(engine: EnginePort, derived: DerivedAsset, index: int, columns: Sequence[str]) -> dict[str, str]:

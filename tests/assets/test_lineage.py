@@ -4,15 +4,31 @@ from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+
 from assets.contracts import DerivedAsset, Preparation, Shape, SourceContract
 from assets.factories.lineage import column_descriptions, column_lineage
 from assets.factories.metadata import COLUMN_DESCRIPTIONS
-from operators import Consecutive, IntervalJoin, TopK, Tumbling, WindowedAggregate
+from operators import (
+    Aggregate,
+    CoGroup,
+    Consecutive,
+    CountWindowAggregate,
+    Deduplicate,
+    IntervalJoin,
+    Operator,
+    ProcessCountWindow,
+    ProcessWindow,
+    TopK,
+    Tumbling,
+    WindowedAggregate,
+)
 from operators._support.count_windows import WINDOW_NUMBER
 from operators._support.firings import FIRING
 from tests.support.small_sources import ROW
 
 SOURCES = {name: SourceContract(name=name, schema=ROW, event_time="ts") for name in ("l", "r")}
+HOUR, ROWS = Tumbling(size="1 hour"), "transform(elements, e -> struct(e.v AS v))"
 JOIN = IntervalJoin(on="id", lower=0, upper="1 hour")
 
 
@@ -73,6 +89,34 @@ def test_a_column_has_its_own_description_or_that_of_the_column_it_comes_from():
     added = replace(pairs, name="added", shape=Shape(select="*, upper(id) AS k"))
     assert column_descriptions(engine, added, ["id", "k"]) == {"id": "the key"}
     assert [*column_lineage(engine, added, ["id", "k"]).deps_by_column] == ["id"]
+
+
+class Own(Deduplicate):
+    """An operator of one's own, whose attributes are no parameters of Tidemark's operators."""
+
+    aggregates, rows, of = 5, "last", None
+
+
+@pytest.mark.parametrize(
+    ("operator", "described"),
+    [
+        (ProcessWindow(by="k", window=HOUR, rows=ROWS), {"k"}),
+        (ProcessCountWindow(by="k", size=2, rows=ROWS), {"k"}),
+        (CoGroup(on="k", window=HOUR, rows="transform(left, l -> l.v)"), {"k"}),
+        (Consecutive(of=ProcessWindow(by="k", window=HOUR, rows=ROWS), then=TopK(k=1, order_by="v")), {"k"}),
+        (CountWindowAggregate(by="k", size=2, aggregates={"v": "max(v)"}), {"k"}),
+        (Aggregate(by="k", aggregates={"v": "max(v)"}), {"k"}),
+        (Deduplicate(by="k"), {"k", "v"}),
+        (Own(by="k"), {"k", "v"}),
+    ],
+    ids=repr,
+)
+def test_a_column_that_an_operator_computes_has_no_description_of_an_input(operator: Operator, described: set[str]):
+    schema = "k STRING COMMENT 'the key', v BIGINT COMMENT 'the value', ts TIMESTAMP"
+    sources = {name: SourceContract(name=name, schema=schema, event_time="ts") for name in ("l", "r")}
+    engine: Any = SimpleNamespace(sources=sources, assets={})
+    table = DerivedAsset(name="t", inputs=("l", "r")[: len(operator.inputs)], operator=operator)
+    assert column_descriptions(engine, table, ["k", "v"]).keys() == described
 
 
 def test_the_description_of_a_joined_key_is_that_of_the_first_input():
