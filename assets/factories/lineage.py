@@ -13,12 +13,15 @@ from assets.ports import EnginePort
 from assets.shape import Shape
 from operators.accounting import TracesInputs
 from operators.aggregate import Aggregate
+from operators.as_of_join import AsOfJoin
 from operators.cogroup import CoGroup
 from operators.consecutive import Consecutive
 from operators.count_windows import CountWindowAggregate
 from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ
+from operators.interval_join import IntervalJoin
 from operators.process_count_window import ProcessCountWindow
 from operators.process_window import ProcessWindow
+from operators.window_join import WindowJoin
 from operators.windowed_aggregate import WindowedAggregate
 
 _ENGINE_COLUMNS = (SEQ, ARRIVAL, EVENT_TIME)
@@ -66,7 +69,8 @@ def _has_values_of_an_input(derived: DerivedAsset, column: str) -> bool:
 
 def _descriptions_from_table(engine: EnginePort, derived: DerivedAsset, index: int, columns: Sequence[str]) -> dict[str, str]:
     """The descriptions of columns of an input that is a table: under the same name, or below the prefix that a join gives it."""
-    prefix = getattr(derived.operator, ("left_prefix", "right_prefix")[min(index, 1)], "")
+    join = derived.operator
+    prefix = (join.left_prefix, join.right_prefix)[index] if isinstance(join, AsOfJoin | IntervalJoin | WindowJoin) else ""
     names_in_input = {column: column.removeprefix(prefix) for column in columns}
     # each once, because otherwise their number would double with each table of a chain
     candidates = [*dict.fromkeys([*columns, *names_in_input.values()])]

@@ -94,7 +94,7 @@ def test_a_column_has_its_own_description_or_that_of_the_column_it_comes_from():
 class Own(Deduplicate):
     """An operator of one's own, whose attributes are no parameters of Tidemark's operators."""
 
-    aggregates, rows, of = 5, "last", None
+    aggregates, rows, of, left_prefix = 5, "last", None, 7
 
 
 @pytest.mark.parametrize(
@@ -117,6 +117,9 @@ def test_a_column_that_an_operator_computes_has_no_description_of_an_input(opera
     engine: Any = SimpleNamespace(sources=sources, assets={})
     table = DerivedAsset(name="t", inputs=("l", "r")[: len(operator.inputs)], operator=operator)
     assert column_descriptions(engine, table, ["k", "v"]).keys() == described
+    engine.assets["t"] = replace(table, operator=Deduplicate(by="k"), inputs=("l",))
+    over_table = replace(table, name="over", inputs=("t", "r")[: len(operator.inputs)])
+    assert column_descriptions(engine, over_table, ["k", "v"]).keys() == described
 
 
 def test_the_description_of_a_joined_key_is_that_of_the_first_input():
