@@ -14,7 +14,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from operators.sql.errors import SqlError
 from operators.sql.functions import CALLS, log10
-from operators.sql.syntax import FUNCTION_PARSERS, RANGE_PARSERS
+from operators.sql.syntax import FUNCTION_PARSERS, NO_PAREN_FUNCTION_PARSERS, RANGE_PARSERS
 from operators.sql.templates import plain_call
 
 Tree = Any
@@ -48,6 +48,7 @@ class FlinkParser(Parser):
         "TRY_CAST": partial(_cast, True),
         **{name: partial(_window_function, name) for name in WINDOW_FUNCTIONS},
     }
+    NO_PAREN_FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {**_parser_table("NO_PAREN_FUNCTION_PARSERS"), **NO_PAREN_FUNCTION_PARSERS}
     RANGE_PARSERS: ClassVar[dict[Any, Any]] = {**_parser_table("RANGE_PARSERS"), **RANGE_PARSERS}
 
     def window_function(self, name: str) -> exp.Anonymous:
@@ -95,10 +96,11 @@ class Flink(Dialect):
     CONCAT_WS_COALESCE = True
 
     class Tokenizer(tokens.Tokenizer):
-        """Strings in single quotes, identifiers in backticks."""
+        """Strings in single quotes, identifiers in backticks, bytes as `X'41'`."""
 
         QUOTES: ClassVar[Any] = ["'"]
         IDENTIFIERS: ClassVar[Any] = ["`"]
+        HEX_STRINGS: ClassVar[Any] = [("X'", "'"), ("x'", "'")]
         STRING_ESCAPES: ClassVar[Any] = ["'"]
         COMMANDS: ClassVar[Any] = set[TokenType]()
         KEYWORDS: ClassVar[Any] = {k: v for k, v in tokens.Tokenizer.KEYWORDS.items() if k not in ("SESSION", "EXPLAIN", "/*+")} | {
@@ -131,11 +133,20 @@ def parse_query(text: str) -> Tree:
         tree: Tree = sqlglot.parse_one(text, dialect=Flink)
     except SqlglotError as error:
         raise SqlError.unreadable(text, error) from error
+    for bracket in [*tree.find_all(exp.Bracket)]:
+        if _is_map(bracket):
+            bracket.replace(plain_call("MAP", bracket.expressions))
     tables = {str(node.name).lower() for node in tree.find_all(exp.Table, exp.TableAlias)}
     for column in [*tree.find_all(exp.Column)]:
         if column.table and column.table.lower() not in tables and not isinstance(column.this, exp.Star):
             _replace_by_field(column, tables)
     return tree
+
+
+def _is_map(bracket: Tree) -> bool:
+    """Whether a tree is `MAP[key, value, ...]`, which sqlglot reads as an element of a column."""
+    name = bracket.this.this if isinstance(bracket.this, exp.Column) and not bracket.this.table else None
+    return isinstance(name, exp.Identifier) and not name.quoted and name.name.upper() == "MAP" and len(bracket.expressions) % 2 == 0
 
 
 def _replace_by_field(column: Tree, tables: Set[str]) -> None:

@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Callable
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
 from sqlglot import exp
@@ -34,6 +34,7 @@ _TEMPLATES: dict[str, tuple[str, ...]] = {
         f"IF(ISNULL(:b) OR ISNULL(:c), NULL, SLICE(:a, {_FIRST}, GREATEST({_LAST} - {_FIRST} + 1, 0)))",
     ),
     "CONVERT_TZ": ("DATE_FORMAT(FROM_UTC_TIMESTAMP(TO_UTC_TIMESTAMP(TRY_TO_TIMESTAMP(:a), :b), :c), 'yyyy-MM-dd HH:mm:ss')",),
+    "ELEMENT": ("IF(SIZE(:a) > 1, RAISE_ERROR('ELEMENT of an array with several elements'), GET(:a, 0))",),
     "FROM_BASE64": ("CAST(UNBASE64(:a) AS STRING)",),
     "INITCAP": (
         "ARRAY_JOIN(TRANSFORM(REGEXP_EXTRACT_ALL(:a, '[A-Za-z0-9]+|[^A-Za-z0-9]+', 0), "
@@ -54,6 +55,12 @@ _OF_NULL = {"ARRAY_CONTAINS": "SIZE(:a) > SIZE(ARRAY_COMPACT(:a))", "ARRAY_REMOV
 Brackets keep sqlglot from refusing a call with more arguments than the one that replaces it.
 """
 _WITHOUT_COUNTERPART = {
+    "GROUP_ID": "GROUPING_ID of the keys",
+    "INET_ATON": "CAST(SPLIT_INDEX(text, '.', 0) AS BIGINT) * 16777216 + ... for each part of an address",
+    "INET_NTOA": "CONCAT_WS('.', CAST(v DIV 16777216 AS STRING), CAST(v DIV 65536 % 256 AS STRING), ...)",
+    "IS_ALPHA": "REGEXP(text, '^[A-Za-z]+$')",
+    "IS_DECIMAL": "TRY_CAST(text AS DOUBLE) IS NOT NULL",
+    "IS_DIGIT": "REGEXP(text, '^[0-9]+$')",
     "JSON_ARRAY": "TO_JSON(ARRAY[...])",
     "JSON_EXISTS": "GET_JSON_OBJECT(json, '$.path') IS NOT NULL, which is false for a null of JSON",
     "JSON_OBJECT": "TO_JSON(NAMED_STRUCT('name', v)), which leaves out nulls",
@@ -62,13 +69,22 @@ _WITHOUT_COUNTERPART = {
     "JSON_STRING": "TO_JSON(v) of an array, a map or a row",
     "JSON_UNQUOTE": "GET_JSON_OBJECT(CONCAT('[', json, ']'), '$[0]')",
     "JSON_VALUE": "GET_JSON_OBJECT(json, '$.path'), which returns objects and arrays too, as text",
+    "OBJECT_OF": "NAMED_STRUCT('name', v, ...)",
+    "OBJECT_UPDATE": "NAMED_STRUCT('name', v, ...) of all fields",
 }
 """For each function of Flink that Spark does not have, what to write instead."""
-REFUSED_CALLS = tuple(_WITHOUT_COUNTERPART)
+_OF_BITMAPS = (
+    *(f"BITMAP_{name}" for name in ("ANDNOT", "CARDINALITY", "FROM_BYTES", "TO_ARRAY", "TO_BYTES", "TO_STRING")),
+    *(f"BITMAP_{name}{end}" for name in ("AND", "BUILD", "OR", "XOR") for end in ("", "_AGG", "_CARDINALITY_AGG")),
+)
+REFUSED_CALLS = *_WITHOUT_COUNTERPART, *_OF_BITMAPS
 
 
 def refuse_call(name: str, *_: object) -> Any:
     """Raise the error for a function that Spark does not have."""
+    if name in _OF_BITMAPS:  # Spark's functions of two of these names have other bitmaps
+        way_out = "write COUNT(DISTINCT v) for the number of values, or SORT_ARRAY(ARRAY_AGG(DISTINCT v)) for the values"
+        raise SqlError.refused(name, "Spark does not have Flink's type BITMAP", way_out)
     raise SqlError.refused(name, "Spark has no such function", f"write {_WITHOUT_COUNTERPART[name]}")
 
 
@@ -195,6 +211,15 @@ def _element(arguments: list[Any]) -> Any:
     return fill("GET(:a, :b - 1)", exp.Array(expressions=values), number)
 
 
+_UNION = "MAP_ZIP_WITH(:a, TRANSFORM_VALUES(:b, (k, v) -> ARRAY(v)), (k, v, w) -> IF(ISNULL(w), v, GET(w, 0)))"
+"""Two maps with the values of the second for the keys of both, also if they are null. `MAP_CONCAT` fails for such keys."""
+
+
+def _united_map(arguments: list[Any]) -> Any:
+    """MAP_UNION of one map or more. It is null if a map is."""
+    return reduce(partial(fill, _UNION), arguments)
+
+
 def _truncated(arguments: list[Any]) -> Any:
     """TRUNCATE without decimal places. A DECIMAL becomes a wider one, and a FLOAT a DOUBLE."""
     value, *places = arguments
@@ -232,6 +257,7 @@ CALLS: dict[str, Any] = {
     "LISTAGG": _listed_text,
     "LOCATE": located_text,
     "LOG10": log10,
+    "MAP_UNION": partial(_call, "MAP_UNION", _united_map),
     "REGEXP_EXTRACT": extracted_text,
     "REGEXP_REPLACE": replaced_text,
     "ROW": _row,

@@ -16,8 +16,9 @@ from operators.sql.names import find_name
 from operators.sql.relations import Apply, Item, Relation
 
 Names = Mapping[str, Mapping[str, Item]]
+_CHANCE = CHANCE | {"rand_integer"}
 _OF_FLINK = {"proctime", "current_watermark", "current_row_timestamp"}
-_NONDETERMINISTIC = CHANCE | CLOCK | FILES | SESSION | _OF_FLINK
+_NONDETERMINISTIC = _CHANCE | CLOCK | FILES | SESSION | _OF_FLINK
 
 
 @dataclass(frozen=True)
@@ -178,7 +179,7 @@ def check_row_by_row(tree: Tree) -> None:
             )
         if names := (_function_names(node) & _NONDETERMINISTIC) | _clock_of(node):
             way_out = "read a time from a column; for the order of arrival declare a column p AS PROCTIME(), and ORDER BY it in ROW_NUMBER"
-            way_out = "use a hash of a column" if names <= CHANCE else way_out
+            way_out = "use a hash of a column" if names <= _CHANCE else way_out
             reason = "results are computed again and must not depend on the clock, on random numbers or on the session"
             raise SqlError.refused(f"{min(names).upper()} in an expression", reason, way_out)
 

@@ -74,6 +74,41 @@ def _like(parser: Any, this: Any) -> Any:
     return like(tree.this, tree.expression) if has_one_pattern else tree
 
 
+def _is(parser: Any, this: Any) -> Any:
+    following = [token.text.upper() for token in (parser._curr, parser._next) if token is not None]
+    if following[:1] == ["JSON"] or following == ["NOT", "JSON"]:
+        way_out = "write TRY_PARSE_JSON(text) IS NOT NULL; for an object also TRIM(text) LIKE '{%', for an array TRIM(text) LIKE '[%'"
+        raise SqlError.refused("IS JSON", "Spark has no such comparison", way_out)
+    return _OF_BASE.RANGE_PARSERS[TokenType.IS](parser, this)
+
+
+def _case(parser: Any) -> exp.Case:
+    """CASE, in which a branch can have several values. sqlglot reads only one."""
+    value = parser._parse_disjunction()
+    branches: list[tuple[list[Any], Any]] = []
+    while parser._match(TokenType.WHEN):
+        values = parser._parse_csv(parser._parse_disjunction) if value is not None else [parser._parse_disjunction()]
+        _expect(parser, TokenType.THEN)
+        branches.append((values, parser._parse_disjunction()))
+    default = parser._parse_disjunction() if parser._match(TokenType.ELSE) else None
+    _expect(parser, TokenType.END)
+    if any(len(values) > 1 for values, _ in branches):
+        branches = [([_is_among(value, values)], result) for values, result in branches]
+        value = None
+    return exp.Case(this=value, ifs=[exp.If(this=tree, true=result) for [tree], result in branches], default=default)
+
+
+def _expect(parser: Any, word: TokenType) -> None:
+    if not parser._match(word):
+        parser.raise_error(f"Expected {word.name} of CASE")
+
+
+def _is_among(value: Any, values: list[Any]) -> exp.In:
+    tree = fill(":a IN (0)", value)
+    tree.set("expressions", values)
+    return tree
+
+
 def _similar_to(*_: object) -> Any:
     raise SqlError.refused("SIMILAR TO", "Spark has no such comparison", "write REGEXP(text, '^pattern$') with a regular expression")
 
@@ -88,5 +123,7 @@ FUNCTION_PARSERS: dict[str, Any] = {
     "SUBSTRING": _substring,
 }
 """By name, the function that parses the arguments of a call and makes the call of Spark."""
-RANGE_PARSERS: dict[Any, Any] = {TokenType.LIKE: _like, TokenType.SIMILAR_TO: _similar_to}
+NO_PAREN_FUNCTION_PARSERS: dict[str, Any] = {"CASE": _case}
+"""By name, the function that parses an expression that begins with the name and has no brackets."""
+RANGE_PARSERS: dict[Any, Any] = {TokenType.IS: _is, TokenType.LIKE: _like, TokenType.SIMILAR_TO: _similar_to}
 """By operator, the function that parses its right side and makes the comparison of Spark."""

@@ -8,6 +8,7 @@ from typing import cast
 
 import pytest
 import yaml
+from pyspark.errors import SparkRuntimeException
 from pyspark.sql import Row, SparkSession
 
 import operators
@@ -86,6 +87,32 @@ def test_functions_have_the_values_that_flink_recorded(spark: SparkSession, inte
     found = {expression: plain(value) for expression, value in zip(RECORDED, row, strict=True)}
     differences = {expression: (value, RECORDED[expression]) for expression, value in found.items() if value != RECORDED[expression]}
     assert not differences
+
+
+DOCUMENTED: dict[str, object] = {
+    "ELEMENT(ARRAY[i])": 7,
+    "ELEMENT(ARRAY_REMOVE(ARRAY[i], i))": None,
+    "ELEMENT(narr)": None,
+    "MAP_UNION(mp)['x']": 1,
+    "MAP_UNION(mp, MAP['x', 5, 'z', 6])": {"x": 5, "y": 2, "z": 6},
+    "MAP_UNION(MAP['x', 5], mp, MAP['y', CAST(NULL AS INT)])": {"x": 1, "y": None},
+    "MAP_UNION(mp, CAST(NULL AS MAP<STRING, INT>))": None,
+    "CASE i WHEN 1, 7 THEN 'a' ELSE 'b' END": "a",
+    "CASE m WHEN 1, 7 THEN 'a' WHEN -7 THEN 'c' ELSE 'b' END": "c",
+    "CASE ni WHEN 1, 7 THEN 'a' ELSE 'b' END": "b",
+    "x'616263' = bin": True,
+}
+"""By expression, the value that Flink's documentation gives it."""
+
+
+@pytest.mark.spark
+def test_functions_have_the_values_that_flink_documents(spark: SparkSession, interpreted_plans: None):
+    frame = spark.sql(f"SELECT {', '.join(f'{sql} AS {name}' for name, sql in COLUMNS.items())}")
+    named = ", ".join(f"{expression} AS x{number}" for number, expression in enumerate(DOCUMENTED))
+    [row] = operators.sql(f"SELECT * FROM (SELECT {named} FROM f)", {"f": frame}).collect()
+    assert dict(zip(DOCUMENTED, row, strict=True)) == DOCUMENTED
+    with pytest.raises(SparkRuntimeException, match="ELEMENT of an array with several elements"):
+        operators.sql("SELECT ELEMENT(arr) AS x FROM f", {"f": frame}).collect()
 
 
 def test_expressions_are_the_same_behind_a_view():

@@ -17,6 +17,10 @@ from operators.windows import Tumbling
 A = Input("a", ("id", "k", "v", "ts"), ("ts",))
 B = Input("b", ("id", "k", "w", "at_time"), ("at_time",))
 TABLES: dict[str, Relation] = {"a": A, "b": B}
+UNION_OF_THREE = (
+    "MAP_ZIP_WITH(MAP_ZIP_WITH(k, TRANSFORM_VALUES(v, (k, v) -> ARRAY(v)), (k, v, w) -> IF(ISNULL(w), v, GET(w, 0))), "
+    "TRANSFORM_VALUES(k, (k, v) -> ARRAY(v)), (k, v, w) -> IF(ISNULL(w), v, GET(w, 0)))"
+)
 WITHIN = "a.k = b.k AND at_time BETWEEN ts AND ts + INTERVAL '1' HOUR"
 
 
@@ -508,6 +512,17 @@ def test_columns_of_the_window_have_no_effect_on_the_order_of_its_rows():
         ("FLOOR(v)", "FLOOR(v)"),
         ("CEIL(v, 2)", "CEIL(v, 2)"),
         ("ARRAY_SORT(v, (x, y) -> x - y)", "ARRAY_SORT(v, (x, y) -> x - y)"),
+        ("CASE v WHEN 1, 5 THEN k END", "CASE WHEN v IN (1, 5) THEN k END"),
+        (
+            "CASE v + 1 WHEN 1 THEN k WHEN 5, 6 THEN 'x' ELSE 'y' END",
+            "CASE WHEN (v + 1) IN (1) THEN k WHEN (v + 1) IN (5, 6) THEN 'x' ELSE 'y' END",
+        ),
+        ("CASE v WHEN 1 THEN k ELSE 'x' END", "CASE v WHEN 1 THEN k ELSE 'x' END"),
+        ("x'4142'", "X'4142'"),
+        ("ELEMENT(v)", "IF(SIZE(v) > 1, RAISE_ERROR('ELEMENT of an array with several elements'), GET(v, 0))"),
+        ("MAP_UNION(k, v, k)", UNION_OF_THREE),
+        ("map['x', v, 'y', 2]['x']", "MAP('x', v, 'y', 2)['x']"),
+        ("k IS NOT DISTINCT FROM v", "k IS NOT DISTINCT FROM v"),
     ],
 )
 def test_functions_of_flink_have_a_counterpart_in_spark(expression: str, spark_sql: str):
@@ -565,6 +580,22 @@ def test_an_aggregate_without_a_counterpart_is_refused_as_one(query: str, expres
         ),
         ("SELECT JSON_VALUE(k, '$.a' RETURNING INT) AS x FROM a", "JSON_VALUE is refused: Spark has no such function; write GET"),
         ("SELECT JSON_OBJECT('a' VALUE v) AS x FROM a", "JSON_OBJECT is refused: Spark has no such function; write TO_JSON(NAMED_STRUCT("),
+        ("SELECT k FROM a WHERE k IS JSON", "IS JSON is refused: Spark has no such comparison; write TRY_PARSE_JSON(text) IS NOT NULL"),
+        (
+            "SELECT k IS NOT JSON OBJECT AS x FROM a",
+            "IS JSON is refused: Spark has no such comparison; write TRY_PARSE_JSON(text) IS NOT NULL",
+        ),
+        ("SELECT CASE WHEN v = 1, v = 2 THEN k END AS x FROM a", "cannot be parsed: Expected THEN of CASE at ',' (line 1, column 23)"),
+        ("SELECT CASE v WHEN 1 k END AS x FROM a", "cannot be parsed: Expected THEN of CASE at 'k' (line 1, column 22)"),
+        ("SELECT BITMAP_CARDINALITY(BITMAP_BUILD(v)) AS x FROM a", "BITMAP_CARDINALITY is refused: Spark does not have Flink's type BIT"),
+        ("SELECT k, BITMAP_OR_AGG(v) AS x FROM a GROUP BY k", "BITMAP_OR_AGG is refused: Spark does not have Flink's type BITMAP; write"),
+        (
+            "SELECT INET_ATON(k) AS x FROM a",
+            "INET_ATON is refused: Spark has no such function; write CAST(SPLIT_INDEX(text, '.', 0) AS BIGINT)",
+        ),
+        ("SELECT OBJECT_UPDATE(k, 'v', 1) AS x FROM a", "OBJECT_UPDATE is refused: Spark has no such function; write NAMED_STRUCT("),
+        ("SELECT IS_DIGIT(k) AS x FROM a", "IS_DIGIT is refused: Spark has no such function; write REGEXP(text, '^[0-9]+$')"),
+        ("SELECT RAND_INTEGER(5) AS x FROM a", "RAND_INTEGER in an expression is refused: results are computed again and must not depend"),
         ("SELECT k FROM a WHERE k SIMILAR TO 'x%'", "SIMILAR TO is refused: Spark has no such comparison; write REGEXP(text, '^pattern$')"),
         ("SELECT INSTR(k, 'x', -1) AS x FROM a", "INSTR with a position that is no positive number is refused: Spark counts from the left"),
         ("SELECT INSTR(k, 'x', 1, 2) AS x FROM a", "INSTR with an occurrence is refused: Spark has no such function; write INSTR("),
