@@ -71,7 +71,7 @@ class JoinNames:
 
     def time(self, side: int, column: str) -> str:
         """The name of a side's time before the join."""
-        if column == EVENT_TIME:  # the time of the ingest, which the engine adds
+        if column == EVENT_TIME and column not in self._rows(side).columns:  # the time of the ingest, which the engine adds
             return EVENT_TIME
         existing_name = next((name for name, item in self.values[side].items() if item.column == column), None)
         if existing_name is not None:
@@ -82,9 +82,12 @@ class JoinNames:
 
     def side(self, index: int, where: str | None) -> Relation:
         """The rows of a side before the join."""
-        relation = self.sides[index].relation
-        child = relation.child if isinstance(relation, Windowed) else relation
-        return select(child, [replace(item, name=name) for name, item in self.values[index].items()], where, ())
+        return select(self._rows(index), [replace(item, name=name) for name, item in self.values[index].items()], where, ())
+
+    def _rows(self, side: int) -> Relation:
+        """The rows of a side, without windows."""
+        relation = self.sides[side].relation
+        return relation.child if isinstance(relation, Windowed) else relation
 
     def residual(self, conditions: Conditions, how: str) -> str | None:
         """The extra join condition: the conditions that are no key and no bound, and do not filter a side before the join."""

@@ -6,7 +6,7 @@ from dataclasses import replace
 import pytest
 
 import operators
-from operators import Aggregate, AsOfJoin, Deduplicate, IntervalJoin, OperatorError, SqlError, TopK, TopN, WindowedAggregate
+from operators import Aggregate, AsOfJoin, Deduplicate, IntervalJoin, OperatorError, SqlError, TopK, TopN, WindowedAggregate, WindowJoin
 from operators.contract import Operator
 from operators.sql.explain import explain
 from operators.sql.plan import Order, plan
@@ -296,6 +296,28 @@ def test_explain_names_the_table_that_is_inserted_into():
 def test_comments_that_begin_with_plus_are_no_hints():
     text = "-- +----+\nSELECT /* + fees */ id, '/*+ x */' AS note FROM a -- + late ones\n"
     assert relation(text).columns == ("id", "note")
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "SELECT l.k FROM l JOIN r ON l.k = r.k AND r.event_time BETWEEN l.event_time AND l.event_time + INTERVAL '1' HOUR",
+        "CREATE TABLE r (k STRING, event_time TIMESTAMP(3), WATERMARK FOR event_time AS event_time, PRIMARY KEY (k) NOT ENFORCED); "
+        "SELECT l.k FROM l JOIN r FOR SYSTEM_TIME AS OF l.event_time ON l.k = r.k",
+        "SELECT l.k FROM TABLE(TUMBLE(TABLE l, DESCRIPTOR(event_time), INTERVAL '1' HOUR)) AS l "
+        "JOIN TABLE(TUMBLE(TABLE r, DESCRIPTOR(event_time), INTERVAL '1' HOUR)) AS r "
+        "ON l.k = r.k AND l.window_start = r.window_start AND l.window_end = r.window_end",
+    ],
+)
+def test_a_join_of_frames_reads_their_column_event_time(text: str):
+    tables: dict[str, Relation] = {name: Input(name, ("k", "event_time"), ("event_time",), is_declared=False) for name in ("l", "r")}
+    apply = applied_operator(plan(text, tables).plans[-1].relation)
+    assert apply is not None
+    join = apply.operator
+    assert isinstance(join, IntervalJoin | AsOfJoin | WindowJoin)
+    for below, time in zip(apply.inputs, (join.left_time, join.right_time), strict=True):
+        assert isinstance(below, Select)
+        assert Item.of_column("event_time", time) in below.items
 
 
 def test_the_greatest_of_both_times_may_be_a_key():
