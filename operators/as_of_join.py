@@ -12,7 +12,7 @@ from operators._support.join_columns import JoinColumns
 from operators._support.lateness import Lateness
 from operators._support.matched_rows import ROW_ID, finality, ids_in_pairs, with_ids, with_matched
 from operators.changelog import DELETE, INSERT, UPDATE_AFTER
-from operators.columns import FINAL_AT, RESULT_TIME, check_present, check_time, temporary
+from operators.columns import FINAL_AT, RESULT_TIME, check_present, check_time, quoted, temporary
 from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ, tie_breakers
 from operators.errors import ColumnError, OperatorError, StreamingError
 from operators.parameters import check_column
@@ -209,7 +209,8 @@ class AsOfJoin:
         left_ms = millis(F.col(self.names.joined_name(self.left_time, right_without_change, 0)))
         result_times = [timestamp(left_ms).alias(RESULT_TIME), timestamp(left_ms + 1).alias(FINAL_AT)]
         rows = rows_with_version.where(is_valid) if self.how == "inner" else rows_with_version
-        return rows.select(*self.names.key, *self.names.payload_of(left, right_without_change, 0), *version_values, *result_times)
+        left_columns = quoted([*self.names.key, *self.names.payload_of(left, right_without_change, 0)])
+        return rows.select(*left_columns, *version_values, *result_times)
 
     def _check(self, left: DataFrame, right: DataFrame) -> None:
         if self.change is not None:
@@ -244,7 +245,7 @@ class AsOfJoin:
         """The rows of both sides: left rows with their names in the result, and versions as structs."""
         names = self.names
         is_end = F.lit(False) if self.change is None else F.col(self.change) == DELETE
-        payload = [F.col(c).alias(names.result_name(c, left, 1)) for c in right_without_change.columns if c not in names.key]
+        payload = [F.col(f"`{c}`").alias(names.result_name(c, left, 1)) for c in right_without_change.columns if c not in names.key]
         position = self._position(1).alias(_POSITION)
         version = F.struct(F.struct(*tie_breakers(versions)).alias(_TIES), position, is_end.alias(_IS_END), *payload).alias(_VERSION)
         right_rows = versions.select(*names.key, position, F.lit(False).alias(_IS_LEFT), version)

@@ -1,6 +1,6 @@
 """Column checks that the operators share, and the names of temporary columns."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import reduce
 
 from pyspark.sql import Column, DataFrame
@@ -30,6 +30,11 @@ def temporary(name: str) -> str:
 def names(value: str | Sequence[str]) -> tuple[str, ...]:
     """One name or several, as a tuple."""
     return (value,) if isinstance(value, str) else tuple(value)
+
+
+def quoted(columns: Iterable[str]) -> list[str]:
+    """Names of columns as a selection of Spark reads them: without quotes, a dot would separate the names of a struct and its field."""
+    return [f"`{column}`" for column in columns]
 
 
 def column_fault(name: str, *, underscore: bool = False) -> str | None:

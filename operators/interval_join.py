@@ -15,7 +15,7 @@ from operators._support.late_rows import are_joined, watermark_if_late
 from operators._support.lateness import Lateness
 from operators._support.matched_rows import ROW_ID, finality, ids_in_pairs, result_times, with_ids, with_matched
 from operators._support.time_buckets import BucketedJoin, bucket_ms
-from operators.columns import FINAL_AT, RESULT_TIME, check_distinct, check_time, temporary
+from operators.columns import FINAL_AT, RESULT_TIME, check_distinct, check_time, quoted, temporary
 from operators.contract import ASIDE, NEVER_LATE
 from operators.engine_columns import EVENT_TIME, drop_engine_columns, tie_breakers
 from operators.nondeterministic import check_deterministic
@@ -236,7 +236,7 @@ class IntervalJoin(engine_streams.JoinedByQuery):
         sides, matches = (self._side(frames[0], right, 0), self._side(frames[1], left, 1)), self._is_match(*times, bounds)
         if self._has_left_rows_only:
             left_rows = (self._matched_left_rows if self.how == "semi" else self._unmatched_left_rows)(*sides, matches)
-            columns = [F.col(names.joined_name(c, right, 0)).alias(names.left_only_name(c)) for c in left.columns]
+            columns = [F.col(f"`{names.joined_name(c, right, 0)}`").alias(names.left_only_name(c)) for c in left.columns]
             return left_rows.select(*columns, *result_times(F.col(_LAST_MS), _TIMES.get(self.result_time)))
         joined = self._join(*sides, matches, self.how)
         return self._results(joined, left, right)
@@ -268,7 +268,7 @@ class IntervalJoin(engine_streams.JoinedByQuery):
 
     def _matched_left_rows(self, left: DataFrame, right: DataFrame, matches: Column) -> DataFrame:
         """The left rows with a match, each with the result time of its earliest pair, in epoch ms."""
-        last_time, row = self._last_time(), F.struct(*left.columns)
+        last_time, row = self._last_time(), F.struct(*quoted(left.columns))
         pairs = self._join(left, right, matches, "inner").groupBy(*self.key, _NUMBER)
         return pairs.agg(F.min(last_time).alias(_LAST_MS), F.min_by(row, last_time).alias(_ROW)).select(_LAST_MS, f"{_ROW}.*")
 
@@ -291,7 +291,7 @@ class IntervalJoin(engine_streams.JoinedByQuery):
 
     def _results(self, joined: DataFrame, left: DataFrame, right: DataFrame) -> DataFrame:
         times = result_times(self._last_time(), _TIMES.get(self.result_time))
-        return joined.select(*self.names.key_columns(), *self.names.payload(left, right), *times)
+        return joined.select(*self.names.key_columns(), *quoted(self.names.payload(left, right)), *times)
 
     def _last_time(self) -> Column:
         """The time up to which a pair or an unmatched row waits for rows, in epoch ms."""

@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 
 from operators._support.count_windows import LAST_POSITION, CountWindowOperator
 from operators._support.ordered_rows import collect_in_order
-from operators.columns import check_distinct, temporary
+from operators.columns import check_distinct, quoted, temporary
 from operators.engine_columns import ARRIVAL, SEQ, drop_engine_columns
 from operators.errors import OperatorError
 from operators.evictors import Evictor
@@ -98,7 +98,7 @@ class ProcessCountWindow(CountWindowOperator):
         """
         [rows] = frames
         self.check_rows(rows)
-        order, row = F.struct(SEQ, ARRIVAL).alias(_ORDER), F.struct(*drop_engine_columns(rows).columns).alias(_ROW)
+        order, row = F.struct(SEQ, ARRIVAL).alias(_ORDER), F.struct(*quoted(drop_engine_columns(rows).columns)).alias(_ROW)
         elements = collect_in_order(_ORDER, _ROW).alias(ELEMENTS)
         groups = self.aggregate_windows(self.assign_windows(rows.select("*", order, row)), elements)
         if not self.rows:

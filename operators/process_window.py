@@ -11,7 +11,7 @@ from operators._support.ordered_rows import collect_in_order
 from operators._support.panes import WINDOW
 from operators._support.window_assignment import assign_windows, window_bounds, window_times
 from operators._support.windowed_operator import WindowedOperator
-from operators.columns import FINAL_AT, RESULT_TIME, check_distinct, check_present, check_time, names, temporary
+from operators.columns import FINAL_AT, RESULT_TIME, check_distinct, check_present, check_time, names, quoted, temporary
 from operators.contract import ASIDE
 from operators.engine_columns import EVENT_TIME, drop_engine_columns, tie_breakers
 from operators.errors import StreamingError
@@ -150,7 +150,7 @@ class ProcessWindow(WindowedOperator):
         """Each row as a struct, with its order, in each of its windows; `with_row_count` adds the number of the window's rows."""
         plain_rows = drop_engine_columns(rows)
         order = F.struct(self.time, *tie_breakers(plain_rows)).alias(_ORDER)
-        structs = rows.select("*", order, F.struct(*plain_rows.columns).alias(_ROW))
+        structs = rows.select("*", order, F.struct(*quoted(plain_rows.columns)).alias(_ROW))
         if self.purging is None:
             rows_in_windows = assign_windows(structs, self.window, time=self.time, lateness=self.lateness, group=self.key)
         else:

@@ -13,7 +13,7 @@ from operators._support.ordering import Ordering
 from operators._support.row_windows import SOURCE_WINDOW, AssignedWindows, ResultWindows
 from operators._support.window_assignment import times_of_end, window_bounds
 from operators.column_types import can_be_ordered
-from operators.columns import FINAL_AT, RANK, RESULT_TIME, WINDOW_END, WINDOW_START, check_distinct, check_present, names, temporary
+from operators.columns import FINAL_AT, RANK, RESULT_TIME, WINDOW_END, WINDOW_START, check_distinct, check_present, names, quoted, temporary
 from operators.contract import ASIDE
 from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ, drop_engine_columns
 from operators.errors import OperatorError, StreamingError, check_count
@@ -163,9 +163,11 @@ class TopK:
         self._check(rows_in_windows)
         columns = [c for c in rows_in_windows.columns if c not in (RESULT_TIME, FINAL_AT)]
         if rows_in_windows.isStreaming:
-            return self._rank_stream(rows_in_windows.select(*columns))
+            return self._rank_stream(rows_in_windows.select(*quoted(columns)))
         by_order = Window.partitionBy(*self.window_key).orderBy(*[o.sort_expression() for o in self._total_order(rows_in_windows)])
-        ranked = rows_in_windows.select(*columns, F.row_number().over(by_order).alias(RANK), *row_count).withColumns(self._windows.times())
+        ranked = rows_in_windows.select(*quoted(columns), F.row_number().over(by_order).alias(RANK), *row_count).withColumns(
+            self._windows.times()
+        )
         return ranked.where(F.col(RANK) <= self.k)
 
     def _rank_stream(self, rows: DataFrame) -> DataFrame:
@@ -173,7 +175,7 @@ class TopK:
         spark_streaming.check_results(rows, type(self).__name__)
         group = (WINDOW_START, WINDOW_END, *names(self.by))
         order = [o for o in self._total_order(rows) if o.column not in group]
-        rows_of_group = F.collect_list(F.struct(*[c for c in rows.columns if c not in group]))
+        rows_of_group = F.collect_list(F.struct(*quoted(c for c in rows.columns if c not in group)))
         first_rows = F.slice(F.array_sort(rows_of_group, lambda a, b: spark_streaming.compare_structs(a, b, order)), 1, self.k)
         ranked = rows.groupBy(*group).agg(first_rows.alias(_FIRST)).select(*group, F.posexplode(_FIRST).alias(_INDEX, _FIRST))
         columns = [F.col(c) if c in group else F.col(f"{_FIRST}.`{c}`") for c in rows.columns]
@@ -191,8 +193,9 @@ class TopK:
         """Each row in its windows; a window that the rows had before gets another name."""
         if isinstance(self._windows, ResultWindows):
             return rows.drop(EVENT_TIME)
-        columns = [F.col(c).alias(SOURCE_WINDOW.get(c, c)) for c in drop_engine_columns(rows).columns if c not in (RESULT_TIME, FINAL_AT)]
-        return self._windows.assign(rows).select(*columns, *window_bounds())
+        columns = [c for c in drop_engine_columns(rows).columns if c not in (RESULT_TIME, FINAL_AT)]
+        renamed = [F.col(f"`{c}`").alias(SOURCE_WINDOW.get(c, c)) for c in columns]
+        return self._windows.assign(rows).select(*renamed, *window_bounds())
 
     def _total_order(self, rows: DataFrame) -> list[Ordering]:
         """The order, completed by `seq` and `arrival`, which the results of a join can repeat, and by all other columns."""

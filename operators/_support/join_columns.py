@@ -97,7 +97,7 @@ class JoinColumns:
 
     def side_columns(self, columns: Sequence[str], other_frame: DataFrame, index: int) -> list[Column]:
         """A side's columns with their names during the join."""
-        return [F.col(c).alias(self.joined_name(c, other_frame, index)) for c in columns]
+        return [F.col(f"`{c}`").alias(self.joined_name(c, other_frame, index)) for c in columns]
 
     def key_pairs(self) -> list[tuple[Column, Column]]:
         """Each key column of the left side with that of the right side."""

@@ -19,7 +19,7 @@ from operators._support.window_assignment import (
     window_bounds,
     window_times,
 )
-from operators.columns import temporary
+from operators.columns import quoted, temporary
 from operators.engine_columns import ARRIVAL, SEQ, drop_engine_columns, tie_breakers
 from operators.errors import OperatorError
 from operators.evictors import Evictor
@@ -100,7 +100,7 @@ class SharedWindows:
         """A side's rows as structs, with the values that order them."""
         plain_frame, time = drop_engine_columns(frame), self.times[index]
         ties = tie_breakers(plain_frame)
-        row = [F.struct(time, *ties).alias(ORDERS[index]), F.struct(*plain_frame.columns).alias(ROWS[index])]
+        row = [F.struct(time, *ties).alias(ORDERS[index]), F.struct(*quoted(plain_frame.columns)).alias(ROWS[index])]
         shared_order = self._shared_order(ties, index, has_positions) if self.evictor or self.purging else []
         return frame.select(*key_group(self.key, index), F.col(time).alias(TIME), *lateness_columns(frame), *row, *shared_order)
 
