@@ -14,13 +14,13 @@ from operators.sql.dialect import Tree, spark_sql
 from operators.sql.errors import SqlError
 from operators.sql.grouping import GROUPING, grouping, groups_of
 from operators.sql.names import find_name, free_name
-from operators.sql.relations import WINDOW_COLUMNS, WINDOW_TIME, Apply, Item, Relation, Windowed, windows_of
+from operators.sql.relations import WINDOW_COLUMNS, WINDOW_TIME, Apply, Item, Relation, Windowed, window_column, windows_of
 from operators.sql.scope import Scope, over_error, replace_outermost
 from operators.sql.select_list import Selected, name_expressions, with_distinct_names
 from operators.sql.selections import select, with_result_time
-from operators.sql.windowing import check_condition
+from operators.sql.windowing import check_condition, steps_of
 from operators.windowed_aggregate import WindowedAggregate
-from operators.windows import AnyWindow, Session, Tumbling
+from operators.windows import AnyWindow, Cumulative, Session, Sliding
 
 ALL_ROWS = "all_rows"
 """The key column of a total without GROUP BY."""
@@ -78,6 +78,8 @@ def aggregate(scope: Scope, tree: Tree) -> Relation:
     windows = windowed.window if windowed else windows_of(scope.relation)
     bounds = [expression for expression in groups if _window_column(scope, expression, windows)]
     _check_bounds(scope, bounds, windowed, windows)
+    if bounds and windowed is None and isinstance(windows, Sliding | Cumulative):  # results with one end have one time, which one step has
+        windows, bounds = steps_of(windows), [bound for bound in bounds if _window_column(scope, bound, windows) != WINDOW_START]
     plan = _Plan(scope, windowed.child if windowed else scope.relation)
     for expression in groups:
         if expression not in bounds:
@@ -111,12 +113,7 @@ def _named_sets(plan: _Plan, sets: Sequence[Sequence[Tree]], bounds: Sequence[Tr
 
 def _window_column(scope: Scope, tree: Tree, windows: AnyWindow | None) -> str | None:
     """The name of the window's column that an expression reads; None for another expression."""
-    if windows is None or not isinstance(tree, exp.Column):
-        return None
-    column = scope.resolve(tree).column
-    if column == RESULT_TIME and tree.name.lower() == WINDOW_TIME:
-        return WINDOW_TIME
-    return column if column in WINDOW_COLUMNS else None
+    return None if windows is None or not isinstance(tree, exp.Column) else window_column(scope.relation, scope.resolve(tree).column)
 
 
 def _check_bounds(scope: Scope, bounds: Sequence[Tree], windowed: Windowed | None, windows: AnyWindow | None) -> None:
@@ -125,11 +122,9 @@ def _check_bounds(scope: Scope, bounds: Sequence[Tree], windowed: Windowed | Non
         missing = [c for c in (WINDOW_START, WINDOW_END) if c not in columns]
         reason = "a result of rows in windows is final when its window ends"
         raise SqlError.refused(f"an aggregate of windows without {' and '.join(missing)}", reason, "GROUP BY window_start, window_end, ...")
-    if columns and windowed is None and not isinstance(windows, Tumbling):
+    if columns and windowed is None and isinstance(windows, Session):
         way_out = "use a windowing function over the results, with DESCRIPTOR(window_time)"
-        raise SqlError.refused(
-            "an aggregate of overlapping windows' results by the same windows", "their times are in several windows", way_out
-        )
+        raise SqlError.refused("an aggregate of sessions' results by the same sessions", "sessions are those of one key", way_out)
 
 
 def _add_key(plan: _Plan, tree: Tree, listed: Sequence[Selected]) -> None:
@@ -141,13 +136,13 @@ def _add_key(plan: _Plan, tree: Tree, listed: Sequence[Selected]) -> None:
         if expression.name != "*" and isinstance(expression.tree, type(tree)) and plan.scope.item(expression.tree, "") == item
     ]
     key_name = names[0] if names else item.column or f"key_{len(plan.keys)}"
-    if key_name == item.column:
+    if key_name == item.column and key_name not in WINDOW_COLUMNS:
         plan.keys[item.sql] = key_name
         return
-    if item.column and find_name(key_name, plan.relation.columns):
+    if item.column and item.column not in WINDOW_COLUMNS and find_name(key_name, plan.relation.columns):
         plan.keys[item.sql] = item.column  # the name is that of another column: the query renames the key afterwards
         return
-    name = free_name(key_name, [*plan.relation.columns, *plan.keys.values()])
+    name = free_name(key_name, [*plan.relation.columns, *plan.keys.values(), *WINDOW_COLUMNS])
     plan.keys[item.sql] = name
     plan.added.append(Item(name, item.sql, item.column))
 
@@ -197,10 +192,8 @@ def _result_column(plan: _Plan, node: Tree, in_windows: bool) -> str | None:
     """The result's column for an expression that is a key or a column of the window; None for another expression."""
     if isinstance(node, exp.Column):
         item = plan.scope.resolve(node)
-        window = item.column if in_windows and item.column in WINDOW_COLUMNS else None
-        if in_windows and (window == WINDOW_TIME or (item.column == RESULT_TIME and node.name.lower() == WINDOW_TIME)):
-            return RESULT_TIME
-        return window or plan.keys.get(item.sql)
+        window = window_column(plan.scope.relation, item.column) if in_windows else None
+        return plan.keys.get(item.sql) or (RESULT_TIME if window == WINDOW_TIME else window)
     if isinstance(node, exp.Expr) and not isinstance(node, exp.Literal) and [*node.find_all(exp.Column)] and not aggregates_in(node):
         return plan.keys.get(spark_sql(plan.scope.over(node)))
     return None

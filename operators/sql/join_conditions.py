@@ -1,7 +1,7 @@
 """The conditions of a join by their role for the operator: keys, windows, bounds of the times, and others."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, cast
 
 from sqlglot import exp
@@ -12,8 +12,10 @@ from operators.sql.dialect import MIRRORED, Tree, spark_sql
 from operators.sql.durations import interval_ms
 from operators.sql.errors import SqlError
 from operators.sql.names import find_name
-from operators.sql.relations import Item, Windowed, is_by_ingest
+from operators.sql.relations import Item, Windowed, applied_operator, is_by_ingest, window_column
 from operators.sql.scope import Scope
+from operators.sql.selections import with_result_time
+from operators.windows import Sliding, Tumbling
 
 PRESERVED: Mapping[str, tuple[int, ...]] = {"inner": (0, 1), "left": (0,), "right": (1,), "full": (), "semi": (0,), "anti": (0,)}
 """The sides that have a row in every result."""
@@ -65,6 +67,20 @@ class Conditions:
     def are_windowed(self) -> bool:
         """Whether the rows of both sides are in windows."""
         return all(isinstance(side.relation, Windowed) for side in self.sides)
+
+    @property
+    def have_equal_ends(self) -> bool:
+        """Whether both sides are results of windows, and the ends of the windows are equal."""
+        left, right = (side.relation for side in self.sides)
+        return any(window_column(left, a.column) == window_column(right, b.column) == WINDOW_END for a, b in self.keys)
+
+    def time_of_windows(self, index: int) -> str:
+        """The event time of a side with results of windows, which is added to its columns if the query does not select it."""
+        relation, time = with_result_time(self.sides[index].relation)
+        sides = [*self.sides]
+        sides[index] = replace(sides[index], relation=relation)
+        self.sides = sides[0], sides[1]
+        return time
 
     def add(self, tree: Tree) -> None:
         """Add a condition."""
@@ -123,7 +139,7 @@ class Conditions:
 
     def _is_bound(self, tree: Tree) -> bool:
         """Whether a condition bounds the times: `right time - left time` is compared with a length."""
-        if type(tree) not in MIRRORED or (self.are_windowed and self.windows):
+        if type(tree) not in MIRRORED or (self.are_windowed and self.windows) or self._is_key_of_windows(tree):
             return False
         left, right = self._read_shifted_time(tree.this), self._read_shifted_time(tree.expression)
         if left is None or right is None or left[0] == right[0]:
@@ -162,7 +178,7 @@ class Conditions:
                 return by_ingest, EVENT_TIME, 0
             side = self.side_of(tree)
             column = self.sides[side].resolve(tree).column
-            return (side, column, 0) if column and column in self.sides[side].relation.times else None
+            return (side, column, 0) if column and column in self.sides[side].relation.times else self._read_window_bound(side, column)
         if isinstance(tree, exp.Add) and isinstance(tree.this, exp.Interval):
             return self._read_shifted_time(exp.Add(this=tree.expression, expression=tree.this))
         if not isinstance(tree, exp.Add | exp.Sub) or not isinstance(tree.expression, exp.Interval | exp.Neg | exp.Paren):
@@ -172,6 +188,26 @@ class Conditions:
             return None
         length = interval_ms(tree.expression)
         return shifted[0], shifted[1], shifted[2] + (length if isinstance(tree, exp.Add) else -length)
+
+    def _is_key_of_windows(self, tree: Tree) -> bool:
+        """Whether a condition requires equal bounds of the windows whose results the two sides have."""
+        columns = [tree.this, tree.expression]
+        if not isinstance(tree, exp.EQ) or not all(isinstance(c, exp.Column) and any(s.has(c) for s in self.sides) for c in columns):
+            return False
+        sides = [self.sides[self.side_of(column)] for column in columns]
+        bounds = {window_column(side.relation, side.resolve(column).column) for side, column in zip(sides, columns, strict=True)}
+        return bounds <= {WINDOW_START, WINDOW_END}
+
+    def _read_window_bound(self, side: int, column: str | None) -> tuple[int, str, int] | None:
+        """A bound of the windows whose results a side has, as a shift of their event time, `window_end - 1 ms`; None for anything else."""
+        relation = self.sides[side].relation
+        operator, bound = applied_operator(relation), window_column(relation, column)
+        windows = operator and operator.windows
+        if bound == WINDOW_END:
+            return side, self.time_of_windows(side), 1
+        if bound == WINDOW_START and isinstance(windows, Tumbling | Sliding):
+            return side, self.time_of_windows(side), 1 - windows.longest
+        return None
 
 
 def _tighter_bound(bound: Bound | None, other_bound: Bound, sign: int) -> Bound:

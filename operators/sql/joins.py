@@ -16,9 +16,8 @@ from operators.sql.durations import words
 from operators.sql.errors import SqlError
 from operators.sql.join_conditions import KEEPS, PRESERVED, Bound, Conditions
 from operators.sql.join_names import JoinNames
-from operators.sql.relations import WINDOW_COLUMNS, Apply, Item, Relation, Windowed, is_by_ingest, windows_of
+from operators.sql.relations import WINDOW_COLUMNS, Apply, Item, Relation, Windowed, is_by_ingest
 from operators.sql.scope import Scope, texts_of_coalesce
-from operators.sql.selections import with_result_time
 from operators.window_join import WindowJoin
 from operators.windows import Session
 
@@ -103,27 +102,19 @@ def _names(conditions: Conditions, how: How, read: ReadColumns, reserved: Sequen
 
 def check_key(conditions: Conditions) -> None:
     """Raise `SqlError` unless there is an equality of the two sides, besides those of windows."""
-    if not [pair for pair in conditions.keys if not _is_window_pair(pair)]:
+    if not conditions.keys:
         reason = "every row would be compared with every other"
         raise SqlError.refused(
             "a join without an equality of the two sides", reason, "add ON a.key = b.key; for no key, a constant of both sides"
         )
 
 
-def _is_window_pair(pair: tuple[Item, Item]) -> bool:
-    return pair[0].column == pair[1].column and pair[0].column in (WINDOW_START, WINDOW_END)
-
-
 def _check_bounds(conditions: Conditions) -> None:
     left, right = (side.relation for side in conditions.sides)
-    if windows_of(left) and windows_of(right) and conditions.lower is None and conditions.upper is None:
-        pairs = {pair[0].column for pair in conditions.keys if _is_window_pair(pair)}
-        if {WINDOW_START, WINDOW_END} <= pairs:
-            timed = [with_result_time(side.relation) for side in conditions.sides]
-            sides = [Scope(relation, side.tables) for (relation, _), side in zip(timed, conditions.sides, strict=True)]
-            conditions.sides, conditions.times = (sides[0], sides[1]), (timed[0][1], timed[1][1])
-            conditions.lower = conditions.upper = _AT_ONCE
-            return
+    if conditions.lower is None and conditions.upper is None and conditions.have_equal_ends:
+        conditions.times = conditions.time_of_windows(0), conditions.time_of_windows(1)
+        conditions.lower = conditions.upper = _AT_ONCE
+        return
     for index, relation in enumerate((left, right)):
         if not relation.times and not is_by_ingest(relation):
             side = ("left", "right")[index]
@@ -133,7 +124,10 @@ def _check_bounds(conditions: Conditions) -> None:
     if lower is None or upper is None:
         missing = "bounds of the times" if lower is upper else "a lower bound" if lower is None else "an upper bound"
         reason = "a regular join keeps every row of both sides forever"
-        way_out = "bound one event time by the other, as in a.ts BETWEEN b.ts - INTERVAL '4' HOUR AND b.ts, or join both sides in windows"
+        way_out = (
+            "bound one event time by the other, as in a.ts BETWEEN b.ts - INTERVAL '4' HOUR AND b.ts, join both sides in windows, "
+            "or look up the version of b at the time of a: a JOIN b FOR SYSTEM_TIME AS OF a.ts"
+        )
         raise SqlError.refused(f"a join without {missing}", reason, way_out)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
 
-from operators.columns import WINDOW_END, WINDOW_START
+from operators.columns import RESULT_TIME, WINDOW_END, WINDOW_START
 from operators.contract import Operator
 from operators.engine_columns import EVENT_TIME
 from operators.sql.names import column_sql
@@ -246,9 +246,31 @@ def applied_operator(relation: Relation) -> Apply | None:
 
 
 def windows_of(relation: Relation) -> AnyWindow | None:
-    """The windows whose results a relation has; None if it does not have their `window_start` and `window_end`."""
+    """The windows whose results a relation has; None if it does not have their bounds, under any names."""
     operator = applied_operator(relation)
-    return operator.windows if operator and {WINDOW_START, WINDOW_END} <= {*relation.columns} else None
+    has_bounds = {WINDOW_START, WINDOW_END} <= {window_column(relation, column) for column in relation.columns}
+    return operator.windows if operator and has_bounds else None
+
+
+def window_column(relation: Relation, column: str | None) -> str | None:
+    """Which column of its window a column of rows in windows, or of windows' results, is; None for another column.
+
+    A query can give another name to the column of a result, as in `SELECT window_start AS starttime`.
+    """
+    if isinstance(relation, Windowed):
+        return column if column in WINDOW_COLUMNS else None
+    operator = applied_operator(relation)
+    name = result_column(relation, column) if operator and operator.windows else None
+    return WINDOW_TIME if name == RESULT_TIME else name if name in WINDOW_COLUMNS else None
+
+
+def result_column(relation: Relation, column: str | None) -> str | None:
+    """The name that a column has in the operator's result; None if the column is computed from the result."""
+    if isinstance(relation, Named):
+        return result_column(relation.child, column)
+    if not isinstance(relation, Select) or column is None:
+        return column
+    return result_column(relation.child, next((item.column for item in relation.items if item.name == column), None))
 
 
 def is_by_ingest(relation: Relation) -> bool:

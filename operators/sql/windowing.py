@@ -102,6 +102,16 @@ def _session(gap: str) -> Session:
     return Session(gap=gap)
 
 
+def steps_of(windows: Sliding | Cumulative) -> Tumbling:
+    """The windows that end where some windows end, each as long as the step between two ends.
+
+    >>> steps_of(Sliding(size="5 minutes", slide="2 minutes"))
+    Tumbling(size='2 minutes', offset=60000)
+    """
+    step = windows.period if isinstance(windows, Sliding) else windows.pane
+    return Tumbling(size=words(step), offset=(windows.origin + windows.longest) % step)
+
+
 def reads_window(sql: str) -> bool:
     """Whether an expression over rows in windows, in Spark SQL, reads a column of the windows."""
     return any(not column.table and column.name in WINDOW_COLUMNS for column in parse_spark(sql).find_all(exp.Column))

@@ -12,7 +12,7 @@ from operators.engine_columns import EVENT_TIME
 from operators.interval_join import IntervalJoin
 from operators.sql.errors import SqlError
 from operators.sql.joins import times_of_results, with_time_of
-from operators.sql.relations import WINDOW_TIME, Apply, Input, Named, Relation, Select, applied_operator
+from operators.sql.relations import WINDOW_TIME, Apply, Input, Named, Relation, Select, applied_operator, result_column
 from operators.top_n import TopN
 
 _PARAMETERS = ("time", "left_time", "right_time")
@@ -71,7 +71,7 @@ def _with_result_time(below: Relation, time: str | None, made: Mapping[str, Rela
 
 def is_result_time(relation: Relation, name: str) -> bool:
     """Whether a column is a time of results that their readers do not get as a column: they get `event_time` instead."""
-    return name in (RESULT_TIME, FINAL_AT) or (name == WINDOW_TIME and _origin(relation, name) == RESULT_TIME)
+    return name in (RESULT_TIME, FINAL_AT) or (name == WINDOW_TIME and result_column(relation, name) == RESULT_TIME)
 
 
 def _check_time(name: str, time: str, below: Relation) -> None:
@@ -116,13 +116,3 @@ def _is_event_time(relation: Relation, name: str | None) -> bool:
             return name in (RESULT_TIME, join.left_time)
         case _:
             return name == RESULT_TIME
-
-
-def _origin(relation: Relation, name: str) -> str | None:
-    """The name that a column has in the operator's result; None if the column is computed from the result."""
-    if isinstance(relation, Named):
-        return _origin(relation.child, name)
-    if not isinstance(relation, Select):
-        return name
-    column = next((i.column for i in relation.items if i.name == name), None)
-    return None if column is None else _origin(relation.child, column)
