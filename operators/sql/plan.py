@@ -13,6 +13,7 @@ from operators.sql.planner import Planner
 from operators.sql.ranks import ranks_of
 from operators.sql.relations import Apply, Named, Ranked, Relation, Select, Windowed, applied_operator, upserts, walk
 from operators.sql.script import CreateView, Explain, Insert, Query, read_script
+from operators.sql.select_list import name_expressions
 from operators.sql.selections import rename_columns
 from operators.sql.tables import CreateTable
 
@@ -110,7 +111,7 @@ class _Script:
                 self._register(statement.name, rename_columns(relation, statement.columns, f"CREATE VIEW {statement.name}"))
                 self.views[statement.name] = self._tables[statement.name]
             case Insert():
-                relation = self._check_insert(statement.target, _check_complete(self._query(statement.query)))
+                relation = self._check_insert(statement.target, _check_complete(self._query(self._named_as_target(statement))))
                 self.plans.append(Plan(relation, statement.target))
                 has_options = statement.target in self.declared and bool(self.declared[statement.target].options)
                 named = Named(statement.target, relation, has_options)
@@ -138,15 +139,36 @@ class _Script:
     def _query(self, tree: Tree) -> Relation:
         return Planner(self._tables).query(tree)
 
+    def _named_as_target(self, insert: Insert) -> Tree:
+        """The query of an INSERT, whose columns get the names of those of a declared target, by position."""
+        tree, names = insert.query, self._declared_names(insert.target)
+        if not isinstance(tree, exp.Select) or len(tree.expressions) != len(names) or any(e.is_star for e in tree.expressions):
+            return tree
+        own_names = [selected.name for selected in name_expressions(tree.expressions)]
+        if own_names != names and sorted(own_names) == sorted(names):
+            reason = f"columns are inserted by position, and the query selects {', '.join(own_names)}"
+            raise SqlError.refused(f"INSERT INTO {insert.target}", reason, f"select them in the order of the table: {', '.join(names)}")
+        named = tree.copy()
+        aliased = [
+            exp.alias_(e.unalias(), name, quoted=True) if e.alias_or_name != name else e
+            for e, name in zip(named.expressions, names, strict=True)
+        ]
+        named.set("expressions", aliased)
+        return named
+
+    def _declared_names(self, target: str) -> list[str]:
+        """The names of a declared table's columns; none of another table."""
+        return [column.name for column in self.declared[target].stored] if target in self.declared else []
+
     def _check_insert(self, target: str, relation: Relation) -> Relation:
-        """The relation of an INSERT. A declared target must have the columns of the query, by name."""
+        """The relation of an INSERT. A declared target must have the columns of the query."""
         if target in self.targets:
             raise SqlError.refused(f"a second INSERT INTO {target}", "a table is computed by one operator", "insert into another table")
         if target in self.declared:
-            names = [c.name for c in self.declared[target].stored]
+            names = self._declared_names(target)
             if sorted(names) != sorted(relation.columns):
                 listed = f"the table's columns are {', '.join(names)}, and the query's are {', '.join(relation.columns)}"
-                raise SqlError.refused(f"INSERT INTO {target}", listed, "give the query's columns these names with AS")
+                raise SqlError.refused(f"INSERT INTO {target}", listed, "select one column for each of the table, in their order")
         return relation
 
     @property

@@ -174,17 +174,24 @@ def _top_n(ranked: Ranked, ranks: Ranks, is_shown: bool) -> Apply:
         if not ranked.by and ranks == Ranks(1, 1):
             reason, way_out = "it has no PARTITION BY, and only the first or the last row of a key is kept", "add PARTITION BY"
         raise SqlError.refused(f"a Top-{ranks.last} in order of arrival", reason, way_out)
+    is_numbered = is_shown or _needs_rank(ranked)
     top = TopN(
         by=ranked.by,
         order_by=ranked.order,
         rank_end=ranks.last,
         rank_start=ranks.first,
         function=cast(Literal["row_number", "rank", "dense_rank"], ranked.function),
-        with_rank=is_shown,
+        with_rank=is_numbered,
         unique_key=child.key,
     )
     top = replace(top, rises=_rises(child, top))
-    return Apply(top, (child,), (*child.columns, *([RANK] if is_shown else [])), child.times)
+    return Apply(top, (child,), (*child.columns, *([RANK] if is_numbered else [])), child.times)
+
+
+def _needs_rank(ranked: Ranked) -> bool:
+    """Whether the rank is part of the key of the kept rows, because these are results without a key. Rows of a source have an arrival."""
+    child = ranked.child
+    return ranked.function == "row_number" and applied_operator(child) is not None and not child.key and RANK not in child.columns
 
 
 def _rises(relation: Relation, top: TopN) -> str:

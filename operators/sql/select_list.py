@@ -82,9 +82,9 @@ def _rows(scope: Scope, items: Sequence[Item], listed: Sequence[Selected]) -> Re
 
 def _arrivals(scope: Scope, listed: Sequence[Selected]) -> list[str]:
     """The names of the SELECT list that stand for a row's arrival."""
-    if any(expression.name == "*" for expression in listed):
-        return [*scope.relation.arrivals]
-    return [expression.name for expression in listed if scope.is_arrival(expression.tree)]
+    own_names = [expression.name for expression in listed if scope.is_arrival(expression.tree)]
+    has_star = any(expression.name == "*" for expression in listed)
+    return [*dict.fromkeys([*scope.relation.arrivals, *own_names])] if has_star else own_names
 
 
 def _select_in_windows(rows: Windowed, items: Sequence[Item], where: str | None) -> Relation:
