@@ -28,10 +28,10 @@ def groups_of(tree: Tree) -> tuple[list[Tree], list[list[Tree]] | None]:
         return [], None
     for expression in group.expressions:
         if isinstance(expression, exp.Anonymous) and str(expression.this).upper() in WINDOW_FUNCTIONS:
-            way_out = f"write FROM TABLE({expression.this}(TABLE t, DESCRIPTOR(ts), ...)) GROUP BY window_start, window_end"
-            raise SqlError.refused(
-                f"GROUP BY {expression.this}(...)", "it is the old form of a window, which Flink has deprecated", way_out
-            )
+            name = str(expression.this).upper()
+            table = "TABLE t PARTITION BY k" if name == "SESSION" else "TABLE t"
+            way_out = f"write FROM TABLE({name}({table}, DESCRIPTOR(ts), ...)) GROUP BY window_start, window_end"
+            raise SqlError.refused(f"GROUP BY {name}(...)", "it is the old form of a window, which Flink has deprecated", way_out)
     clauses = [*_sets(group, tree.expressions)]
     sets = [[column for part in combination for column in part] for combination in product(*clauses)]
     columns: list[Tree] = []

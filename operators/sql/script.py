@@ -186,7 +186,8 @@ def _create(text: str, tokens: Sequence[Token], words: Sequence[str]) -> Stateme
         name, at = read_name(tokens, at, text)
         return read_table(name, text, tokens, at)
     if kind != "VIEW":
-        raise SqlError.refused(shorten_text(text), f"there is no CREATE {kind}", "write CREATE TABLE or CREATE VIEW")
+        way_out = "write its expression with built-in functions" if kind == "FUNCTION" else "write CREATE TABLE or CREATE VIEW"
+        raise SqlError.refused(shorten_text(text), f"there is no CREATE {kind}", way_out)
     name, at = read_name(tokens, at, text)
     columns: list[str] = []
     if tokens[at : at + 1] and tokens[at].text == "(":

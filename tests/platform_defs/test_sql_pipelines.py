@@ -56,6 +56,10 @@ def test_a_table_without_a_watermark_has_processing_time():
     text = "CREATE TABLE clicks (k STRING) WITH ('connector' = 'filesystem', 'format' = 'parquet');"
     [source] = read_sql(f"{text} INSERT INTO n SELECT k, COUNT(*) AS n FROM clicks GROUP BY k").sources
     assert source.by_ingest_time
+    view = "CREATE VIEW seen AS SELECT *, PROCTIME() AS p FROM clicks;"
+    windows = "FROM TUMBLE(TABLE seen, DESCRIPTOR(p), INTERVAL '1' HOUR) GROUP BY k, window_start, window_end"
+    [table] = read_sql(f"{text} {view} INSERT INTO n SELECT k, COUNT(*) AS n {windows}").tables
+    assert table.operator == WindowedAggregate(by=("k",), window=Tumbling(size="1 hour"), aggregates={"n": "COUNT(*)"})
 
 
 def test_an_interval_join_prepares_both_sides():
@@ -390,7 +394,8 @@ def test_a_statement_of_flinks_documentation_is_a_table(case: dict[str, str]):
             "seller AS SELLER in INSERT INTO t is refused: the operator's result has a column seller, which the table keeps; write seller",
         ),
         (f"INSERT INTO t {GROUPED}; INSERT INTO t {GROUPED}", "a second INSERT INTO t is refused"),
-        (f"CREATE TABLE t (seller STRING, m BIGINT); INSERT INTO t {GROUPED}", "columns are seller, m, and the query's are seller, n"),
+        (f"CREATE TABLE t (seller STRING); INSERT INTO t {GROUPED}", "columns are seller, and the query's are seller, n"),
+        (f"CREATE TABLE t (n BIGINT, seller STRING); INSERT INTO t {GROUPED}", "select them in the order of the table: n, seller"),
         (f"CREATE TABLE t (seller STRING, n BIGINT) WITH ('connector' = 'x'); INSERT INTO t {GROUPED}", "tables are Delta tables"),
         (f"INSERT INTO t {GROUPED.replace('orders', 'order')}", "there is no table 'order'"),
     ],

@@ -8,7 +8,7 @@ import pytest
 import operators
 from operators import Aggregate, AsOfJoin, Deduplicate, IntervalJoin, OperatorError, SqlError, TopK, TopN, WindowedAggregate, WindowJoin
 from operators.contract import Operator
-from operators.sql.explain import explain
+from operators.sql.explain import describe_parameters, explain
 from operators.sql.plan import Order, plan
 from operators.sql.relations import Apply, Input, Item, Relation, Select, applied_operator, walk
 from operators.sql.tables import Column, CreateTable
@@ -318,6 +318,79 @@ def test_a_join_of_frames_reads_their_column_event_time(text: str):
     for below, time in zip(apply.inputs, (join.left_time, join.right_time), strict=True):
         assert isinstance(below, Select)
         assert Item.of_column("event_time", time) in below.items
+
+
+COUNTS = "SELECT k, COUNT(*) AS n, {start}, {end} FROM {windows} GROUP BY k, window_start, window_end"
+"""Counts of each window, with its bounds under any names."""
+HOUR = "TUMBLE(TABLE a, DESCRIPTOR(ts), INTERVAL '1' HOUR)"
+HOPS = "HOP(TABLE a, DESCRIPTOR(ts), INTERVAL '2' MINUTE, INTERVAL '5' MINUTE)"
+BOUNDS = ("window_start", "window_end")
+DAY = "CUMULATE(TABLE a, DESCRIPTOR(ts), INTERVAL '1' HOUR, INTERVAL '1' DAY)"
+
+
+def counts(windows: str = HOUR, start: str = "window_start AS s", end: str = "window_end AS e") -> str:
+    return f"({COUNTS.format(windows=windows, start=start, end=end)})"
+
+
+@pytest.mark.parametrize(
+    ("text", "outermost"),
+    [
+        (
+            f"SELECT x.k, y.n FROM {counts()} x JOIN {counts()} y ON x.k = y.k AND x.s = y.s AND x.e = y.e",
+            "IntervalJoin(on=('k', 's', 'e'), lower='0 ms', upper='0 ms', left_time='result_time0', right_time='result_time1')",
+        ),
+        (
+            f"SELECT x.k, y.n FROM {counts()} x JOIN {counts(HOUR, *BOUNDS)} y ON s = window_start AND e = window_end",
+            "IntervalJoin(on=('s', 'e'), lower='0 ms', upper='0 ms', left_time='result_time0', right_time='result_time1')",
+        ),
+        (
+            f"SELECT x.k, y.n FROM {counts(HOPS)} x JOIN {counts()} y ON x.k = y.k AND x.e = y.e",
+            "IntervalJoin(on=('k', 'e'), lower='0 ms', upper='0 ms', left_time='result_time0', right_time='result_time1')",
+        ),
+        (
+            f"SELECT id, n FROM a JOIN {counts()} x ON a.k = x.k AND ts >= s AND ts < e",
+            "IntervalJoin(on=('k',), lower='-1 ms', upper='3599999 ms', lower_exclusive=True, left_time='ts', right_time='result_time0')",
+        ),
+        (
+            f"SELECT id, n FROM a JOIN {counts(HOPS)} x ON a.k = x.k AND ts BETWEEN s + INTERVAL '1' MINUTE AND e",
+            "IntervalJoin(on=('k',), lower='-1 ms', upper='239999 ms', left_time='ts', right_time='result_time0')",
+        ),
+        (
+            f"SELECT e, MAX(n) AS m FROM {counts()} GROUP BY s, e",
+            "WindowedAggregate(window=Tumbling(size='1 hour'), aggregates={'m': 'MAX(n)'}, time='result_time')",
+        ),
+        (
+            f"SELECT s, MAX(n) AS m FROM {counts(HOPS)} GROUP BY s, e",
+            "WindowedAggregate(by=('s',), window=Tumbling(size='2 minutes', offset=60000), aggregates={'m': 'MAX(n)'}, time='result_time')",
+        ),
+        (
+            f"SELECT window_start, MAX(n) AS m FROM {counts(DAY, *BOUNDS)} GROUP BY window_start, window_end",
+            "WindowedAggregate(by=('window_start0',), window=Tumbling(size='1 hour'), aggregates={'m': 'MAX(n)'}, time='result_time')",
+        ),
+    ],
+)
+def test_the_bounds_of_windows_are_known_by_any_name(text: str, outermost: str):
+    found = applied_operator(relation(text))
+    assert found is not None
+    assert describe_parameters(found.operator) == outermost
+
+
+def test_a_declared_table_names_the_columns_of_its_query_by_position():
+    table = "CREATE TABLE t (x STRING, `my n` BIGINT); INSERT INTO t"
+    assert relation(f"{table} SELECT k, v * 2 FROM a") == Select(A, (Item("x", "k", "k"), Item("my n", "v * 2")))
+    assert relation(f"{table} SELECT k AS q, COUNT(*) FROM a GROUP BY k").columns == ("x", "my n")
+    assert relation(f"{table} WITH c AS (SELECT k, id FROM a) SELECT k AS x, id `my n` FROM c").columns == ("x", "my n")
+    joined = applied_operator(relation(f"{table} SELECT b.k, a.v FROM a JOIN b ON {WITHIN}"))
+    assert joined is not None
+    assert {"x", "my n"} < {*joined.columns}  # of the operator's own result, so that the table has no column twice
+
+
+def test_results_without_a_key_are_kept_by_their_rank():
+    rows = f"SELECT a.id, b.w, ROW_NUMBER() OVER (PARTITION BY a.id ORDER BY b.w) AS n FROM a JOIN b ON {WITHIN}"
+    found = applied_operator(relation(f"SELECT id, w FROM ({rows}) WHERE n <= 1"))
+    assert found is not None
+    assert found.operator == TopN(by=("id",), order_by=("w",), rank_end=1)
+    assert found.operator.emits.key == ("id", "rank")
 
 
 def test_the_greatest_of_both_times_may_be_a_key():
@@ -736,6 +809,33 @@ def test_an_aggregate_without_a_counterpart_is_refused_as_one(query: str, expres
         ),
         ("SELECT k FROM EXPLODE(k)", "the table function EXPLODE is refused"),
         ("INSERT INTO t (x, y) SELECT id, k FROM a", "the columns are those of the query, by name"),
+        (
+            "CREATE TABLE t (x INT, k STRING); INSERT INTO t SELECT k, id AS x FROM a",
+            "columns are inserted by position, and the query selects k, x; select them in the order of the table: x, k",
+        ),
+        (
+            "CREATE TABLE t (x INT); INSERT INTO t SELECT id, k FROM a",
+            "the table's columns are x, and the query's are id, k; select one column for each of the table, in their order",
+        ),
+        (
+            f"SELECT id FROM a JOIN {counts(DAY)} x ON a.k = x.k AND ts BETWEEN s AND e",
+            "a join without an upper bound is refused",
+        ),
+        (
+            "SELECT v FROM a JOIN b ON a.k = b.k",
+            "join both sides in windows, or look up the version of b at the time of a: a JOIN b FOR SYSTEM_TIME AS OF a.ts",
+        ),
+        (
+            "SELECT COUNT(*) AS n FROM a GROUP BY k, SESSION(ts, INTERVAL '1' HOUR)",
+            "GROUP BY SESSION(...) is refused: it is the old form of a window, which Flink has deprecated; "
+            "write FROM TABLE(SESSION(TABLE t PARTITION BY k, DESCRIPTOR(ts), ...)) GROUP BY window_start, window_end",
+        ),
+        ("CREATE FUNCTION f AS 'com.example.F'", "there is no CREATE FUNCTION; write its expression with built-in functions"),
+        (
+            "CREATE TABLE t (k STRING, ts TIMESTAMP(3), WATERMARK FOR ts AS ts); CREATE VIEW w AS SELECT *, PROCTIME() AS p FROM t; "
+            "SELECT COUNT(*) AS n FROM TUMBLE(TABLE w, DESCRIPTOR(p), INTERVAL '1' HOUR) GROUP BY window_start, window_end",
+            "TUMBLE by the processing time p is refused: its rows have another event time",
+        ),
         ("CREATE VIEW a AS SELECT id FROM b", "a second table 'a' is refused"),
         ("CREATE VIEW v (x) AS SELECT id, k FROM a", "it names 1 columns, and the query has 2"),
         ("CREATE TABLE t (x INT, WATERMARK FOR y AS y)", "there is no column 'y'; legal: x"),
