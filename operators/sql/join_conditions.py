@@ -202,11 +202,12 @@ class Conditions:
         """A bound of the windows whose results a side has, as a shift of their event time, `window_end - 1 ms`; None for anything else."""
         relation = self.sides[side].relation
         operator, bound = applied_operator(relation), window_column(relation, column)
-        windows = operator and operator.windows
+        if operator is None:  # rows in windows
+            return None
         if bound == WINDOW_END:
             return side, self.time_of_windows(side), 1
-        if bound == WINDOW_START and isinstance(windows, Tumbling | Sliding):
-            return side, self.time_of_windows(side), 1 - windows.longest
+        if bound == WINDOW_START and isinstance(operator.windows, Tumbling | Sliding):
+            return side, self.time_of_windows(side), 1 - operator.windows.longest
         return None
 
 

@@ -822,6 +822,10 @@ def test_an_aggregate_without_a_counterpart_is_refused_as_one(query: str, expres
             "a join without an upper bound is refused",
         ),
         (
+            f"SELECT x.v FROM {HOUR} x JOIN {HOUR} y ON x.k = y.k AND x.window_end < y.window_end",
+            "a join of windows without an equality of window_start and window_end is refused",
+        ),
+        (
             "SELECT v FROM a JOIN b ON a.k = b.k",
             "join both sides in windows, or look up the version of b at the time of a: a JOIN b FOR SYSTEM_TIME AS OF a.ts",
         ),
