@@ -94,6 +94,36 @@ def test_the_first_row_of_a_window_is_by_the_time_that_the_query_names(frames: d
     assert rows(frames, text.format("since")) == [("o1", 110), ("o3", 100)]
 
 
+TOTALS = (
+    """WITH totals AS (SELECT currency, SUM(price) AS total, {start}, {end} FROM {windows} GROUP BY currency, window_start, window_end)"""
+)
+
+
+def test_results_of_cumulative_windows_are_grouped_by_their_windows(frames: dict[str, DataFrame]):
+    windows = "CUMULATE(TABLE orders, DESCRIPTOR(ordered_at), INTERVAL '15' MINUTE, INTERVAL '1' HOUR)"
+    totals = TOTALS.format(start="window_start", end="window_end", windows=windows)
+    columns = "DATE_FORMAT(window_start, 'HH:mm') AS s, DATE_FORMAT(window_end, 'HH:mm') AS e, SUM(total) AS n"
+    found = rows(frames, f"{totals} SELECT {columns} FROM totals GROUP BY window_start, window_end ORDER BY e")
+    assert found == [("10:00", "10:15", 30), ("10:00", "10:30", 60), ("10:00", "10:45", 60), ("10:00", "11:00", 60)]
+
+
+def test_rows_are_joined_with_the_results_of_their_windows_by_the_bounds(frames: dict[str, DataFrame]):
+    windows = "HOP(TABLE orders, DESCRIPTOR(ordered_at), INTERVAL '10' MINUTE, INTERVAL '20' MINUTE)"
+    totals = TOTALS.format(start="window_start AS s", end="window_end AS e", windows=windows)
+    within = "o.currency = w.currency AND o.ordered_at >= w.s AND o.ordered_at < w.e"
+    found = rows(
+        frames, f"{totals} SELECT o.id, DATE_FORMAT(w.s, 'HH:mm') AS s, w.total FROM orders o JOIN totals w ON {within} ORDER BY id, s"
+    )
+    assert found == [
+        ("o1", "09:50", 10),
+        ("o1", "10:00", 30),
+        ("o2", "10:00", 30),
+        ("o2", "10:10", 20),
+        ("o3", "10:10", 30),
+        ("o3", "10:20", 30),
+    ]
+
+
 def test_a_top_n_of_windows_results_has_the_time_of_the_window(frames: dict[str, DataFrame]):
     totals = """SELECT window_start, window_end, window_time, currency, SUM(price) AS total
         FROM TUMBLE(TABLE orders, DESCRIPTOR(ordered_at), INTERVAL '15' MINUTES) GROUP BY window_start, window_end, window_time, currency"""
