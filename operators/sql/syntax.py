@@ -84,18 +84,25 @@ def _is(parser: Any, this: Any) -> Any:
 
 def _case(parser: Any) -> exp.Case:
     """CASE, in which a branch can have several values. sqlglot reads only one."""
-    value = parser._parse_disjunction()
+    comments, value = parser._prev_comments, parser._parse_disjunction()
     branches: list[tuple[list[Any], Any]] = []
     while parser._match(TokenType.WHEN):
-        values = parser._parse_csv(parser._parse_disjunction) if value is not None else [parser._parse_disjunction()]
+        values = [_part_of_case(parser)]
+        while value is not None and parser._match(TokenType.COMMA):
+            values.append(_part_of_case(parser))
         _expect(parser, TokenType.THEN)
-        branches.append((values, parser._parse_disjunction()))
-    default = parser._parse_disjunction() if parser._match(TokenType.ELSE) else None
+        branches.append((values, _part_of_case(parser)))
+    default = _part_of_case(parser) if parser._match(TokenType.ELSE) else None
     _expect(parser, TokenType.END)
     if any(len(values) > 1 for values, _ in branches):
         branches = [([_is_among(value, values)], result) for values, result in branches]
         value = None
-    return exp.Case(this=value, ifs=[exp.If(this=tree, true=result) for [tree], result in branches], default=default)
+    ifs = [exp.If(this=tree, true=result) for [tree], result in branches]
+    return parser.expression(exp.Case(this=value, ifs=ifs, default=default), comments=comments)
+
+
+def _part_of_case(parser: Any) -> Any:
+    return parser._parse_disjunction() or parser.raise_error("Expected an expression of CASE")
 
 
 def _expect(parser: Any, word: TokenType) -> None:

@@ -613,6 +613,7 @@ def test_columns_of_the_window_have_no_effect_on_the_order_of_its_rows():
             "CASE WHEN (v + 1) IN (1) THEN k WHEN (v + 1) IN (5, 6) THEN 'x' ELSE 'y' END",
         ),
         ("CASE v WHEN 1 THEN k ELSE 'x' END", "CASE v WHEN 1 THEN k ELSE 'x' END"),
+        ("1 + CASE /* size */ WHEN v > 1 THEN k END", "1 + CASE WHEN v > 1 THEN k END /* size */"),
         ("x'4142'", "X'4142'"),
         ("ELEMENT(v)", "IF(SIZE(v) > 1, RAISE_ERROR('ELEMENT of an array with several elements'), GET(v, 0))"),
         ("MAP_UNION(k, v, k)", UNION_OF_THREE),
@@ -682,6 +683,10 @@ def test_an_aggregate_without_a_counterpart_is_refused_as_one(query: str, expres
         ),
         ("SELECT CASE WHEN v = 1, v = 2 THEN k END AS x FROM a", "cannot be parsed: Expected THEN of CASE at ',' (line 1, column 23)"),
         ("SELECT CASE v WHEN 1 k END AS x FROM a", "cannot be parsed: Expected THEN of CASE at 'k' (line 1, column 22)"),
+        ("SELECT CASE v END AS x FROM a", "cannot be parsed: Required keyword: 'ifs' missing for Case at 'AS' (line 1, column 20)"),
+        ("SELECT CASE v WHEN THEN k END AS x FROM a", "cannot be parsed: Expected an expression of CASE at 'THEN' (line 1, column 23)"),
+        ("SELECT CASE v WHEN 1, THEN k END AS x FROM a", "cannot be parsed: Expected an expression of CASE at 'THEN' (line 1, column 26)"),
+        ("SELECT CASE WHEN THEN k END AS x FROM a", "cannot be parsed: Expected an expression of CASE at 'THEN' (line 1, column 21)"),
         ("SELECT BITMAP_CARDINALITY(BITMAP_BUILD(v)) AS x FROM a", "BITMAP_CARDINALITY is refused: Spark does not have Flink's type BIT"),
         ("SELECT k, BITMAP_OR_AGG(v) AS x FROM a GROUP BY k", "BITMAP_OR_AGG is refused: Spark does not have Flink's type BITMAP; write"),
         (
