@@ -121,7 +121,9 @@ class DeltaEvictor:
         check_sql("delta", self.delta, is_optional=False)
         check_deterministic("delta", self.delta, (ROW, LAST))
         if not _is_number(self.threshold):
-            raise OperatorError.bad_value("threshold", self.threshold, "a number; a whole number from -2**63 to 2**63 - 1")
+            raise OperatorError.bad_value(
+                "threshold", self.threshold, "a float that is not NaN, or a whole number from -2**63 to 2**63 - 1"
+            )
 
     def keep(self, rows: DataFrame, group: Sequence[str], time: str) -> DataFrame:
         """The rows that are kept (see `Evictor`)."""

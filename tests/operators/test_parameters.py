@@ -123,7 +123,12 @@ WINDOW_OPERATORS: Sequence[Make] = (
         ((CountEvictor, EveryRows), "rows", ("3", True, 1.0, 0, 10**30), "a whole number of at least 1, and at most 10**18"),
         ((partial(TopK, order_by="v"),), "k", ("3", True, 10**30), "a whole number of at least 1, and at most 10**18"),
         ((partial(DeltaEvictor, threshold=1),), "delta", (5, "", None), "a SQL expression as text"),
-        ((partial(DeltaEvictor, delta="row.v"),), "threshold", ("1", True, float("nan"), 2**63), "a number; a whole number from -2**63"),
+        (
+            (partial(DeltaEvictor, delta="row.v"),),
+            "threshold",
+            ("1", True, float("nan"), 2**63),
+            "a float that is not NaN, or a whole number from",
+        ),
         ((partial(Aggregate, by="k"),), "aggregates", ({"n": " "},), "SQL that is not empty, such as"),
         ((partial(windowed, by="k"),), "grouping_sets", (5, [5], [[5]], ["k"], [["k"], ["k"]], [[]] * 2, []), DIFFERENT_LISTS),
         ((partial(TopK, k=1), partial(TopN, rank_end=1)), "order_by", (5, [5], [("v", "DESC")], {"v": "DESC"}, None), ORDER),
