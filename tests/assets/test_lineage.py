@@ -1,16 +1,19 @@
 """The lineage of a table's columns, as Dagster shows it: also of columns that a preparation renames or computes."""
 
-from dataclasses import replace
+from dataclasses import is_dataclass, replace
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from pyspark.sql.types import StringType, StructField, StructType
 
+import operators
 from assets.contracts import DerivedAsset, Preparation, Shape, SourceContract
-from assets.factories.lineage import column_descriptions, column_lineage
+from assets.factories.lineage import column_descriptions, column_lineage, column_metadata
 from assets.factories.metadata import COLUMN_DESCRIPTIONS
 from operators import (
     Aggregate,
+    AsOfJoin,
     CoGroup,
     Consecutive,
     CountWindowAggregate,
@@ -20,11 +23,16 @@ from operators import (
     ProcessCountWindow,
     ProcessWindow,
     TopK,
+    TopN,
     Tumbling,
     WindowedAggregate,
+    WindowJoin,
 )
 from operators._support.count_windows import WINDOW_NUMBER
 from operators._support.firings import FIRING
+from operators.contract import NamesColumns
+from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ
+from tests.support.example_operators import RunningTotal
 from tests.support.small_sources import ROW
 
 SOURCES = {name: SourceContract(name=name, schema=ROW, event_time="ts") for name in ("l", "r")}
@@ -120,6 +128,48 @@ def test_a_column_that_an_operator_computes_has_no_description_of_an_input(opera
     engine.assets["t"] = replace(table, operator=Deduplicate(by="k"), inputs=("l",))
     over_table = replace(table, name="over", inputs=("t", "r")[: len(operator.inputs)])
     assert column_descriptions(engine, over_table, ["k", "v"]).keys() == described
+
+
+EXAMPLES: tuple[Operator, ...] = (
+    Aggregate(by="k", aggregates={"n": "count(*)"}),
+    AsOfJoin(on="k"),
+    CoGroup(on="k", window=HOUR),
+    Consecutive(of=WindowedAggregate(by="k", window=HOUR, aggregates={"n": "count(*)"}), then=TopK(k=1, order_by="n")),
+    CountWindowAggregate(by="k", size=2, aggregates={"n": "count(*)"}),
+    Deduplicate(by="k"),
+    IntervalJoin(on="k", lower=0, upper="1 hour"),
+    ProcessCountWindow(by="k", size=2),
+    ProcessWindow(by="k", window=HOUR),
+    TopK(by="k", k=1, order_by="v", window=HOUR),
+    TopN(by="k", rank_end=1, order_by="v"),
+    WindowJoin(on="k", window=HOUR),
+    WindowedAggregate(by="k", window=HOUR, aggregates={"n": "count(*)"}),
+)
+
+
+def test_there_is_an_example_of_every_operator():
+    public = [getattr(operators, name) for name in operators.__all__]
+    assert {*map(type, EXAMPLES)} == {one for one in public if is_dataclass(one) and hasattr(one, "emits")}
+
+
+@pytest.mark.parametrize("input_kind", ["source", "table"])
+@pytest.mark.parametrize("operator", [*EXAMPLES, RunningTotal()], ids=lambda operator: type(operator).__name__)
+def test_dagster_shows_the_columns_of_every_operator(operator: Operator, input_kind: str):
+    table = DerivedAsset(name="t", inputs=("l", "r")[: len(operator.inputs)], operator=operator)
+    read = [["k", "v", EVENT_TIME, SEQ, ARRIVAL]] * len(operator.inputs)
+    columns = operator.result_columns(*read) if isinstance(operator, NamesColumns) else None
+    schema = StructType([StructField(column, StringType()) for column in columns or ("k", "total")])
+    described = "k STRING COMMENT 'the key', v BIGINT, ts TIMESTAMP"
+    sources = {name: SourceContract(name=name, schema=described, event_time="ts") for name in ("s", "l", "r")}
+    upstream = {name: DerivedAsset(name=name, inputs=("s",), operator=Deduplicate(by="k")) for name in ("l", "r")}
+    engine: Any = SimpleNamespace(
+        sources=sources if input_kind == "source" else {"s": sources["s"]},
+        assets={} if input_kind == "source" else upstream,
+        views=SimpleNamespace(table=lambda _: SimpleNamespace(schema=schema)),
+    )
+    shown = column_metadata(engine, table)["dagster/column_schema"].columns
+    assert [column.name for column in shown] == schema.names
+    assert {column.name: column.description for column in shown}["k"] == "the key"
 
 
 def test_the_description_of_a_joined_key_is_that_of_the_first_input():
