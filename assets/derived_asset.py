@@ -7,9 +7,11 @@ from typing import Literal, get_args
 from pyspark.sql import DataFrame
 
 from assets.contract_checks import ContractError, check_group, check_owners, check_table_name, check_tags
+from assets.operator_parameters import event_times
 from assets.preparation import Preparation
 from assets.shape import Shape
 from operators.accounting import TracesInputs
+from operators.as_of_join import AsOfJoin
 from operators.contract import Operator, RunsAsQuery, has_query
 from operators.engine_columns import EVENT_TIME
 from operators.errors import StreamingError, is_instance
@@ -18,13 +20,6 @@ from operators.steps import NewRows
 StreamsAs = Literal["ranges", "query"]
 CHANGELOGS = "changelog"
 """The folder of the lake that holds the changelogs of upserted tables."""
-
-
-def _times(operator: Operator) -> list[tuple[str, str]]:
-    """The event-time parameters of an operator of closed ranges, each with the column that it names; for `Consecutive`, those of `of`."""
-    first = getattr(operator, "of", operator)
-    named = {name: getattr(first, name, None) for name in ("time", "left_time", "right_time")}
-    return [(name, column) for name, column in named.items() if isinstance(column, str)] if operator.reads.closes_ranges else []
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,7 +75,7 @@ class DerivedAsset:
                 "inputs", self.inputs, f"one name for each of the operator's inputs: {', '.join(self.operator.inputs)}"
             )
         self._check_preparations()
-        for time, column in _times(self.operator):
+        for time, column in event_times(self.operator).items():
             if column != EVENT_TIME:
                 legal = f"{EVENT_TIME!r}, by which the engine reads and counts rows; set the source's `event_time` to that column"
                 raise ContractError.bad_value(time, column, legal)
@@ -138,7 +133,9 @@ class DerivedAsset:
     def _has_change_kinds(self, index: int) -> bool:
         """Whether the operator reads change kinds of the rows of input `index`, among them the versions of an as-of join."""
         reads = self.operator.reads
-        return reads.change is not None or (reads.is_versioned(index) and getattr(self.operator, "change", None) is not None)
+        return reads.change is not None or (
+            reads.is_versioned(index) and isinstance(self.operator, AsOfJoin) and self.operator.change is not None
+        )
 
     def preparation(self, index: int) -> Preparation | None:
         """What is done to the rows of input `index` before the operator reads them; None if nothing."""

@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from assets.contract_checks import ContractError
 from assets.contracts import DerivedAsset
+from assets.operator_parameters import has_ttl, is_purging
 from operators.as_of_join import AsOfJoin
 from operators.contract import DecidesLateness
 from operators.interval_join import IntervalJoin
@@ -48,7 +49,7 @@ def _why_no_windows(upstream: DerivedAsset) -> str | None:
     """Why the results of a table cannot be ranked by their windows, as the end of a sentence about the table; None if they can."""
     if upstream.operator.emits.upserts or isinstance(upstream.operator, IntervalJoin | AsOfJoin):
         return "has no windows"
-    return "adds several results of a window, at different times" if getattr(upstream.operator, "purging", None) else None
+    return "adds several results of a window, at different times" if is_purging(upstream.operator) else None
 
 
 def _check_versions(table: DerivedAsset, tables: Mapping[str, DerivedAsset]) -> None:
@@ -71,13 +72,13 @@ def _check_new_rows(table: DerivedAsset, derived: list[DerivedAsset]) -> None:
     kind = type(table.operator).__name__
     if len(table.inputs) > 1:
         raise _illegal(table, table.inputs, f"sources, or one table alone: {kind} reads its changes; join the inputs first")
-    if getattr(table.operator, "ttl", None) is None:
+    if not has_ttl(table.operator):
         return
     name, way_out = derived[0].name, "give the `ttl` to the operator that reads the source"
     if derived[0].operator.emits.upserts:
         reason = f"rows of the upserted table {name!r} are replaced and deleted, so they do not show when a key had its last row"
         raise _illegal(table, name, f"sources, and tables of final results: {kind} has a `ttl`, and {reason}; {way_out}")
-    if (ttl_by := getattr(table.operator, "ttl_by", "event")) != "event":
+    if (ttl_by := table.operator.reads.ttl_by) != "event":
         reason = f"rows of the table {name!r} belong to no batch, so they have no processing time"
         raise ContractError.bad_value("ttl_by", ttl_by, f"event, for {table.name!r}: {reason}; or {way_out}")
 

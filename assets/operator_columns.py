@@ -6,6 +6,7 @@ from typing import Any, cast
 
 from assets.contract_checks import ContractError
 from assets.expressions import check_bare_names, check_expression, check_named_columns
+from assets.operator_parameters import first_operator
 from operators.aggregate import Aggregate
 from operators.as_of_join import AsOfJoin
 from operators.cogroup import CoGroup
@@ -70,7 +71,7 @@ def check_columns_of_sides(operator: Operator, columns: Sequence[Sequence[str]],
     Raises:
         ContractError: the error names the parameter, the name, the columns and the most similar one.
     """
-    first = operator.of if isinstance(operator, Consecutive) else operator
+    first = first_operator(operator)
     if isinstance(first, _OF_TWO_INPUTS):
         for side_columns, owner in zip(columns, owners, strict=True):
             check_named_columns("on", names(first.on), side_columns, owner)

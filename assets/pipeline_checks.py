@@ -9,6 +9,7 @@ from assets.input_checks import check_inputs
 from assets.known_order import with_known_order
 from assets.names import first_twice, fold_case
 from assets.operator_columns import check_columns_of_input, check_columns_of_sides
+from assets.operator_parameters import is_by_arrival
 from assets.retention_checks import check_retention
 from assets.shape import Shape
 from operators.aggregate import Aggregate
@@ -254,7 +255,7 @@ def _check_rows_of_tables(asset: DerivedAsset, assets: Mapping[str, DerivedAsset
             way_out = f"let {name!r} have it, for example as an aggregate: {EVENT_TIME}: max({EVENT_TIME})"
             legal = f"tables whose rows have an {EVENT_TIME!r}, by which {kind} reads them; {way_out}"
             raise ContractError.bad_value("inputs", name, f"for {asset.name!r}, {legal}")
-        if getattr(asset.operator, "order", None) == ARRIVAL and not {SEQ, ARRIVAL} <= {*columns}:
+        if is_by_arrival(asset.operator) and not {SEQ, ARRIVAL} <= {*columns}:
             legal = f"event_time: rows of the table {name!r} have no order of arrival ({SEQ} and {ARRIVAL})"
             raise ContractError.bad_value("order", ARRIVAL, f"for {asset.name!r}, {legal}")
 

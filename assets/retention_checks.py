@@ -4,6 +4,7 @@ from collections.abc import Mapping
 
 from assets.contract_checks import ContractError
 from assets.contracts import DerivedAsset, SourceContract
+from assets.operator_parameters import has_ttl
 from operators.steps import NewRows
 from operators.timing import FOREVER
 
@@ -36,8 +37,7 @@ def _reads_any_age(table: DerivedAsset, index: int) -> str | None:
         way_out = "remove the condition, and filter in the tables that read this one"
         return f"its `shape` leaves out results of {kind}, so a step must read every row of the keys that it computes; {way_out}"
     if not reads.closes_ranges:
-        has_ttl = getattr(table.operator, "ttl", None) is not None
-        ttl = ", and a `ttl` does not end that: a key that never expires needs its first row for ever" if has_ttl else ""
+        ttl = ", and a `ttl` does not end that: a key that never expires needs its first row for ever" if has_ttl(table.operator) else ""
         return f"{kind} reads all rows of a key again{ttl}; use a window, or an operator that merges new rows"
     if reads.is_by_arrival(index):
         return f"{kind} looks up versions by arrival; look them up by event time, with a `max_age`"

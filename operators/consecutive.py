@@ -5,9 +5,10 @@ from typing import cast
 
 from pyspark.sql import Column, DataFrame
 
+from operators._support.windowed_operator import WindowedOperator
 from operators.accounting import ReportsFinality, finalized_by_time
 from operators.columns import FINAL_AT, RESULT_TIME
-from operators.contract import Operator, late_before
+from operators.contract import Early, Operator, late_before
 from operators.engine_columns import EVENT_TIME
 from operators.errors import OperatorError, is_instance
 from operators.steps import Append, ByTimeRange
@@ -43,8 +44,9 @@ class Consecutive:
         for parameter, operator in (("of", self.of), ("then", self.then)):
             if not is_instance(operator, Operator):
                 raise OperatorError.bad_value(parameter, operator, "an operator, such as WindowedAggregate(...)")
-        emits_before_window_end = getattr(self.of, "early", None) or getattr(self.of, "purging", None)
-        if not self.of.reads.closes_ranges or self.of.reads.watermark_delay or emits_before_window_end:
+        is_early = isinstance(self.of, Early) and self.of.early is not None
+        is_purging = isinstance(self.of, WindowedOperator) and self.of.purging is not None
+        if not self.of.reads.closes_ranges or self.of.reads.watermark_delay or is_early or is_purging:
             legal = (
                 "an operator of closed ranges, without early results or purging, whose results are final at `result_time` (not sessions)"
             )

@@ -9,13 +9,13 @@ import dagster as dg
 from assets.contracts import DerivedAsset, SourceContract
 from assets.factories.keys import event_key
 from assets.factories.metadata import COLUMN_DESCRIPTIONS, table_schema
+from assets.operator_parameters import first_operator
 from assets.ports import EnginePort
 from assets.shape import Shape
 from operators.accounting import TracesInputs
 from operators.aggregate import Aggregate
 from operators.as_of_join import AsOfJoin
 from operators.cogroup import CoGroup
-from operators.consecutive import Consecutive
 from operators.count_windows import CountWindowAggregate
 from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ
 from operators.interval_join import IntervalJoin
@@ -57,8 +57,7 @@ def _has_values_of_an_input(derived: DerivedAsset, column: str) -> bool:
     """Whether a column with the name of an input's column also has the values of that column: no aggregate or function computes it."""
     if derived.shape is not None and column not in _unshaped(derived, [column]):
         return False
-    first = derived.operator.of if isinstance(derived.operator, Consecutive) else derived.operator
-    match first:
+    match first := first_operator(derived.operator):
         case CoGroup() | ProcessCountWindow() | ProcessWindow():  # a function computes the other columns
             return column in first.key
         case Aggregate() | CountWindowAggregate() | WindowedAggregate():

@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from assets.contracts import DerivedAsset, SourceContract
 from assets.pipeline_checks import checked_tables
+from operators.contract import Early
 from platform_defs.engine.accounting.accounts import Accounts
 from platform_defs.engine.accounting.traced_rows import names_every_row
 from platform_defs.engine.advance.advance import Advance, Step
@@ -253,7 +254,11 @@ class Engine:
         # early results before their table, each table before its inputs, all before the ledger: none is newer than what it is compared with
         for asset in reversed([*self.assets.values()]):
             with suppress(UnreadableLogError):  # raised again when this table is read; the status of other tables is still shown
-                for table in (*([asset.early] if getattr(asset.operator, "early", None) else []), results_table(asset), asset.name):
+                for table in (
+                    *([asset.early] if isinstance(asset.operator, Early) and asset.operator.early else []),
+                    results_table(asset),
+                    asset.name,
+                ):
                     lake.delta_for_reading(table)
         engine = replace(self, lake=lake)
         engine.__dict__["ledger"] = LedgerSnapshot.of(self.ledger)

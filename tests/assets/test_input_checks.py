@@ -6,12 +6,16 @@ from dataclasses import dataclass, replace
 import pytest
 
 from assets.contract_checks import ContractError
-from assets.contracts import DerivedAsset
+from assets.contracts import DerivedAsset, Preparation
 from assets.pipeline_checks import checked_tables
 from operators import (
     Aggregate,
+    Append,
     AsOfJoin,
+    ByKey,
+    ByTimeRange,
     CoGroup,
+    Consecutive,
     CountWindowAggregate,
     Deduplicate,
     EveryRows,
@@ -49,6 +53,39 @@ class OwnParameters(RunningTotal):
     change: object = None
     aggregates: object = None
     ends_with: object = None
+    ttl: object = "EUR"
+    ttl_by: object = "processing"
+    order: object = "arrival"
+
+
+@dataclass(frozen=True)
+class OwnRanges(OwnParameters):
+    """An operator of closed ranges whose parameters have names of Tidemark's, and other meanings."""
+
+    time: object = "10 minutes"
+    left_time: object = "summer"
+    right_time: object = "winter"
+    of: object = "price"
+    early: object = True
+    purging: object = True
+    versions: tuple[int, ...] = ()
+
+    @property
+    def reads(self) -> ByTimeRange:
+        return ByTimeRange(lookback=(0,) * len(self.inputs), versions=self.versions)
+
+    @property
+    def emits(self) -> Append:
+        return Append()
+
+
+@dataclass(frozen=True)
+class Expiring(RunningTotal):
+    """An operator whose keys expire, as it declares by the contract only."""
+
+    @property
+    def reads(self) -> ByKey:
+        return ByKey(("k",), ttl=1000, ttl_by="processing")
 
 
 def _tables(operator: object, *inputs: str) -> dict[str, DerivedAsset]:
@@ -60,6 +97,7 @@ def _tables(operator: object, *inputs: str) -> dict[str, DerivedAsset]:
         "firsts": DerivedAsset(name="firsts", inputs=("l",), operator=Deduplicate(by="k")),
         "counts": DerivedAsset(name="counts", inputs=("l",), operator=Aggregate(by="k", aggregates={"n": "count(*)"})),
         "versions": DerivedAsset(name="versions", inputs=("l", "r"), operator=AsOfJoin(on="k")),
+        "own": DerivedAsset(name="own", inputs=("l",), operator=OwnRanges()),
         "reader": DerivedAsset(name="reader", inputs=inputs, operator=operator),  # pyright: ignore[reportArgumentType]
     }
     return checked_tables({name: source(name) for name in ("l", "r")}, made)
@@ -207,3 +245,33 @@ def test_parameters_of_a_users_operator_are_not_read_as_names_of_columns(on: obj
     assert "reader" in _tables(own, "l")
     assert "reader" in _tables(OwnParameters(on=on), "l")
     assert "reader" in _tables(replace(own, inputs=("first", "second")), "l", "r")
+
+
+@pytest.mark.parametrize(
+    ("operator", "inputs"),
+    [
+        (OwnRanges(), ("l",)),
+        (OwnRanges(inputs=("first", "second")), ("l", "r")),
+        (Consecutive(of=OwnRanges(), then=TopK(k=1, order_by="total")), ("l",)),
+        (TopK(k=1, order_by="total"), ("own",)),
+        (OwnParameters(), ("counts",)),
+        (OwnParameters(), ("pairs",)),
+        (OwnRanges(), ("windows",)),
+    ],
+    ids=lambda value: type(value).__name__ if not isinstance(value, tuple) else " and ".join(value),
+)
+def test_parameters_of_a_users_operator_have_no_effect_on_what_it_can_read(operator: object, inputs: tuple[str, ...]) -> None:
+    assert "reader" in _tables(operator, *inputs)
+
+
+def test_the_versions_of_a_users_operator_can_be_filtered() -> None:
+    operator, prepare = OwnRanges(inputs=("first", "second"), change=1, versions=(1,)), {"r": Preparation(where="v > 1")}
+    assert DerivedAsset(name="t", inputs=("l", "r"), operator=operator, prepare=prepare).prepares("r")
+
+
+@pytest.mark.parametrize(
+    ("name", "why"), [("counts", "Expiring has a `ttl`, and rows of the upserted"), ("pairs", "`ttl_by` is 'processing'")]
+)
+def test_a_ttl_in_what_an_operator_reads_is_checked(name: str, why: str) -> None:
+    with pytest.raises(ContractError, match=re.escape(why)):
+        _tables(Expiring(), name)
