@@ -34,7 +34,7 @@ def event_times(operator: Operator) -> dict[str, str]:
 
 
 def has_ttl(operator: Operator) -> bool:
-    """Whether keys have a time to live. Those that keep the rows of an expired key have it in a parameter only."""
+    """Whether keys have a time to live. An operator that keeps the rows of an expired key has it as a parameter only."""
     return operator.reads.ttl is not None or (isinstance(operator, Aggregate | Deduplicate | TopN) and operator.ttl is not None)
 
 
