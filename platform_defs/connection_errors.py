@@ -25,8 +25,9 @@ class ConnectionsError(TidemarkError, ValueError):
 
     @classmethod
     def token_of_another_key(cls, name: str) -> "ConnectionsError":
-        """The token of the environment would be sent with the access key of the file."""
+        """The token of the environment would be sent with the access key of the file, to which it need not belong."""
         return cls(
-            f"the part s3 of the connections gives `access_key` and no `session_token`, and the environment variable {name} is set, which "
-            f"belongs to another key and would be sent with this one. Legal: a `session_token` in the file, or no variable {name}"
+            f"the part s3 of the connections gives `access_key` and no `session_token`, and the environment variable {name} is set: "
+            f"deltalake would send that token with this key, and Spark would not. Legal: the key's own `session_token` in the file "
+            f"({{env: {name}}} if it is that token), or no variable {name}"
         )

@@ -34,6 +34,14 @@ _OPTIONS = (
     "kafkaConsumer.pollTimeoutMs",
 )
 """The options of Spark's reader that a source can have, besides those of Kafka's client, which start with `kafka.`."""
+_MOST_DIGITS = 19
+_NUMBERS = {
+    "maxoffsetspertrigger": range(1, 1 << 63),
+    "startingtimestamp": range(1 << 63),
+    "minpartitions": range(1, 1 << 31),
+    "maxrecordsperpartition": range(1, 1 << 63),
+}
+"""The legal values of options that are numbers, of at most `_MOST_DIGITS` digits."""
 _OF_SPARK = ("kafka.key.deserializer", "kafka.value.deserializer", "kafka.group.id", "kafka.auto.offset.reset", "kafka.enable.auto.commit")
 """Options of the client that Spark sets itself. With `kafka.group.id`, other consumers of the group could take partitions away."""
 
@@ -81,9 +89,9 @@ def checked_options(options: dict[str, Value]) -> dict[str, Value]:
 
 def _legal_value(name: str, text: str) -> str | None:
     """A description of the legal values of an option of a source; None if the value is legal."""
-    least = {"maxoffsetspertrigger": 1, "startingtimestamp": 0, "minpartitions": 1, "maxrecordsperpartition": 1}.get(name.lower())
-    if least is not None and not (text.isdecimal() and int(text) >= least):
-        return f"a whole number, at least {least}"
+    numbers = _NUMBERS.get(name.lower())
+    if numbers is not None and not (text.isdecimal() and len(text) <= _MOST_DIGITS and int(text) in numbers):
+        return f"a whole number from {numbers.start} to {numbers.stop - 1}"
     if name.lower() == "startingoffsets" and text.lower() not in ("earliest", "latest") and not _is_offsets(text):
         return 'earliest, latest, or JSON such as {"orders": {"0": 23, "1": -1}}'
     return None

@@ -29,7 +29,7 @@ class S3(Strict):
     """An S3 store. Without credentials, Spark and deltalake use the environment variables `AWS_*`, or the role of the machine.
 
     Args:
-        endpoint: the store's URL; by default `AWS_ENDPOINT_URL_S3`, `AWS_ENDPOINT_URL`, or Amazon's.
+        endpoint: the store's URL; by default `AWS_ENDPOINT_URL_S3`, `AWS_ENDPOINT_URL` or `AWS_ENDPOINT`, or Amazon's.
         region: the region; by default `AWS_REGION` or `AWS_DEFAULT_REGION`.
         access_key: the ID of the access key.
         secret_key: the secret of the access key.
@@ -63,13 +63,14 @@ class S3(Strict):
         """The options of deltalake.
 
         Raises:
-            ConnectionsError: an environment variable is not set, or is the token of another access key.
+            ConnectionsError: an environment variable is not set, or has a token that would be sent with the access key of the file.
         """
         values = self._values
-        if "access_key" in values and "session_token" not in values and environment_value(_TOKEN):
+        names = {name.lower().removeprefix("aws_") for name in (*values, *self.options)}
+        if "access_key" in values and not names & {"session_token", "token"} and environment_value(_TOKEN):
             raise ConnectionsError.token_of_another_key(_TOKEN)
         options = {of_deltalake: values[field] for field, (_, of_deltalake) in _NAMES.items() if field in values}
-        if "endpoint" in values:
+        if self.endpoint:
             options["aws_endpoint_url_s3"] = values["endpoint"]  # otherwise AWS_ENDPOINT_URL_S3 would precede the endpoint
         options["aws_virtual_hosted_style_request"] = str(not self._has_path_style(values)).lower()
         if values.get("endpoint", "").startswith("http://"):

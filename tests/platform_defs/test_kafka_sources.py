@@ -95,8 +95,8 @@ def test_a_number_of_the_registrys_client_stays_a_number(monkeypatch: pytest.Mon
         pytest.param({"options": {"subscribe": "a", "maxOffsetPerTrigger": 1}}, "did you mean 'maxOffsetsPerTrigger'", id="misspelled"),
         pytest.param({"options": {"subscribe": "a", "kafka.group.id": "g"}}, "'kafka.group.id' is set by Spark", id="a group"),
         pytest.param({"options": {"subscribe": "a", "kafka.Group.ID": "g"}}, "'kafka.Group.ID' is set by Spark", id="in another case"),
-        pytest.param({"options": {"subscribe": "a", "maxOffsetsPerTrigger": 0}}, "legal: a whole number, at least 1", id="no records"),
-        pytest.param({"options": {"subscribe": "a", "maxOffsetsPerTrigger": "x"}}, "legal: a whole number, at least 1", id="no number"),
+        pytest.param({"options": {"subscribe": "a", "maxOffsetsPerTrigger": 0}}, "legal: a whole number from 1 to", id="no records"),
+        pytest.param({"options": {"subscribe": "a", "maxOffsetsPerTrigger": "x"}}, "legal: a whole number from 1 to", id="no number"),
         pytest.param({"options": {"subscribe": "a", "startingOffsets": "newest"}}, "legal: earliest, latest, or JSON", id="no start"),
         pytest.param({"options": {"subscribe": "a", "startingOffsets": '{"a": {"0": -3}}'}}, "or JSON", id="no offset"),
         pytest.param({"options": {"subscribe": "a"}, "columns": {"region": "value"}}, "legal: key, topic, partition", id="no part"),
@@ -127,10 +127,13 @@ def test_what_does_not_match_the_pipeline_is_refused(pipeline: Pipeline, source:
 @pytest.mark.parametrize(
     ("option", "text", "legal"),
     [
-        pytest.param("startingTimestamp", "s3cret", "a whole number, at least 0", id="no time"),
-        pytest.param("STARTINGTIMESTAMP", "-1", "a whole number, at least 0", id="a time before 1970, in another case"),
-        pytest.param("maxOffsetsPerTrigger", "0", "a whole number, at least 1", id="no records"),
-        pytest.param("minPartitions", "s3cret", "a whole number, at least 1", id="no number of partitions"),
+        pytest.param("startingTimestamp", "s3cret", "a whole number from 0 to", id="no time"),
+        pytest.param("STARTINGTIMESTAMP", "-1", "a whole number from 0 to", id="a time before 1970, in another case"),
+        pytest.param("maxOffsetsPerTrigger", "0", "a whole number from 1 to", id="no records"),
+        pytest.param("minPartitions", "s3cret", "a whole number from 1 to", id="no number of partitions"),
+        pytest.param("minPartitions", str(2**31), "a whole number from 1 to 2147483647", id="more partitions than Java can count"),
+        pytest.param("startingTimestamp", "9" * 19, "a whole number from 0 to 9223372036854775807", id="a time that Java cannot have"),
+        pytest.param("startingTimestamp", "9" * 5_000, "a whole number from 0 to", id="more digits than Python reads"),
         pytest.param("startingOffsets", "s3cret", "earliest, latest, or JSON such as", id="no start"),
     ],
 )

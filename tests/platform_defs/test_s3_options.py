@@ -88,12 +88,21 @@ def test_both_use_the_endpoint_of_the_file_or_else_that_of_a_variable(monkeypatc
             next(pages("s3a://bucket/in", store.storage_options))
 
 
+def test_an_endpoint_of_the_options_replaces_that_of_a_variable(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:1/of-the-variable")
+    options = {"aws_endpoint_url": "http://127.0.0.1:1/of-the-options", "max_retries": 0, "retry_timeout": "1s"}
+    store = S3(region="x", access_key="k", secret_key="s", options=options)
+    with pytest.raises(OSError, match=r"127\.0\.0\.1:1/of-the-options/bucket"):
+        filesystem("s3://bucket/table", store.storage_options).get_file_info("_delta_log")
+
+
 def test_a_token_of_the_environment_is_not_sent_with_a_key_of_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SESSION_TOKEN", "s3cret")
     with pytest.raises(ConnectionsError, match=r"gives `access_key` and no `session_token`, and .* AWS_SESSION_TOKEN is set") as refused:
         _ = _store(FILE).storage_options
     assert "s3cret" not in str(refused.value)
     assert S3(access_key="k", secret_key="s", session_token="t").storage_options["aws_session_token"] == "t"
+    assert S3(access_key="k", secret_key="s", options={"AWS_SESSION_TOKEN": "t"}).storage_options["AWS_SESSION_TOKEN"] == "t"
     assert "aws_session_token" not in S3().storage_options
 
 
