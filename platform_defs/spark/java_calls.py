@@ -38,7 +38,7 @@ class _Waiting(deque[tuple[Any, str]]):
 
 
 def improve_calls(gateway: Any) -> None:
-    """Change how this process passes arguments to a JVM and how it deletes objects there.
+    """Change how this process finds names in a JVM, passes arguments to it, and deletes objects there.
 
     Args:
         gateway: the connection to the JVM; a second call with it changes nothing.

@@ -274,6 +274,10 @@ def test_an_expression_that_raises_an_error_rejects_its_row_only(
             {**at_start, "watermark": Punctuated(f"timestamp '{time}'", marker="boolean(at)")},
             {"false": None, None: None, "hello": f"marker: {fails}"},
         ),
+        "guarded": (
+            {**at_start, "watermark": BatchExpression("max(to_timestamp(at))"), "rules": (RowRule("time", "to_timestamp(at) > '2020'"),)},
+            {time: None, "hello": "rule: time"},
+        ),
         "literal": ({"event_time": "to_timestamp('hello')"}, {"x": f"event time: {fails}"}),
     }
     engine = make_engine([source(name, **{**TEXT_TIME, **changes}) for name, (changes, _) in contracts.items()], [])
