@@ -27,21 +27,22 @@ def statistics_columns(delta: DeltaTable, bounded: Sequence[str]) -> list[str]:
     return [*bounded] if not listed else re.findall(r"`([^`]+)`", listed)
 
 
-def keeps_statistics(delta: DeltaTable, columns: Sequence[str]) -> bool:
-    """Whether columns contain all those for which a table's log has statistics."""
-    return {*statistics_columns(delta, [])} <= {*columns}
+def keeps_statistics(delta: DeltaTable, schema: StructType) -> bool:
+    """Whether a schema has all columns for which a table's log has statistics, with types that can have them."""
+    listed = statistics_columns(delta, [])
+    return {*listed} <= {*schema.names} and bounded_columns(schema, listed) == listed
 
 
-def forget_lost_columns(spark: SparkSession, path: str, delta: DeltaTable | None, columns: Sequence[str]) -> None:
-    """Before an overwrite that removes a column with statistics, let Spark choose such columns: Delta refuses a list with others.
+def forget_lost_columns(spark: SparkSession, path: str, delta: DeltaTable | None, schema: StructType) -> None:
+    """Before an overwrite after which a column cannot have statistics any more, let Spark choose such columns: Delta would refuse the list.
 
     Args:
         spark: the session.
         path: the table's path.
         delta: the table; None if it does not exist yet.
-        columns: the columns that it is to have.
+        schema: the schema that it is to have.
     """
-    if delta is not None and not keeps_statistics(delta, columns):
+    if delta is not None and not keeps_statistics(delta, schema):
         spark.sql(f"ALTER TABLE delta.`{path.replace('`', '``')}` UNSET TBLPROPERTIES ('{_STATISTICS}')")
 
 

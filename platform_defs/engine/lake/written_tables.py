@@ -148,6 +148,8 @@ class WrittenTables(ReadTables, MaintainedTables):
         """
         self.check_leases()
         delta = self.delta(table)
+        if number is not None and delta is not None and (delta.transaction_version(commits.APPLICATION) or 0) >= number:
+            raise LakeError.overtaken(table, "step")
         if change_feed and delta is not None and is_written_by_deltalake(delta) and commits.set_properties(delta, CHANGE_FEED):
             raise LakeError.overtaken(table, "step")
         if deletion_vectors or not (delta is None or self._can_replace(delta, frame)):
@@ -158,7 +160,7 @@ class WrittenTables(ReadTables, MaintainedTables):
 
     def _can_replace(self, delta: DeltaTable, frame: DataFrame) -> bool:
         """Whether deltalake can overwrite a table; it cannot change which columns have statistics."""
-        return is_written_by_deltalake(delta) and table_columns.keeps_statistics(delta, frame.columns)
+        return is_written_by_deltalake(delta) and table_columns.keeps_statistics(delta, frame.schema)
 
     def _replace_files(
         self,
@@ -182,8 +184,6 @@ class WrittenTables(ReadTables, MaintainedTables):
             if commits.create(*arguments, self.storage_options, number) is not None:
                 raise LakeError.overtaken(table, "step")
             return
-        if number is not None and (delta.transaction_version(commits.APPLICATION) or 0) >= number:
-            raise LakeError.overtaken(table, "step")
         if commits.commit_files(delta, actions, commit_metadata, number, replacing=frame.schema) is not None:
             raise LakeError.overtaken(table, "step")
 
@@ -208,7 +208,7 @@ class WrittenTables(ReadTables, MaintainedTables):
         writer = writer.option(VECTORS_PROPERTY, "true") if deletion_vectors else writer
         numbered = {} if number is None else {"txnAppId": commits.APPLICATION, "txnVersion": str(number)}
         with commits.without_merge_settings(), reporting_concurrent_commit(table):
-            table_columns.forget_lost_columns(frame.sparkSession, self.path(table), self.delta(table), frame.columns)
+            table_columns.forget_lost_columns(frame.sparkSession, self.path(table), self.delta(table), frame.schema)
             run_to_end(lambda: writer.options(**numbered).save(self.path(table)), frame.sparkSession)
         self._check_commit_exists(table, before, commit_metadata["id"])
 

@@ -3,14 +3,17 @@
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from delta.exceptions import ConcurrentTransactionException
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from deltalake.exceptions import CommitFailedError
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.types import StructType
 
 from platform_defs.engine.lake import written_tables
 from platform_defs.engine.lake.errors import LakeError
+from platform_defs.engine.lake.table_columns import keeps_statistics
 from platform_defs.engine.lake.tables import Lake
 from tests.support.json_rows import json_rows
 from tests.support.spark_jobs import jobs_of
@@ -74,16 +77,36 @@ def test_a_table_that_loses_a_column_with_statistics_is_left_to_spark(spark: Spa
     assert [lake._can_replace(delta, spark.sql(OTHER).drop(column)) for column in ("other", "k", "t")] == [True, False, False]
 
 
-@pytest.mark.parametrize("deletion_vectors", [True, False])
-def test_an_overwrite_can_remove_a_column_with_statistics(spark: SparkSession, lake: Lake, deletion_vectors: bool) -> None:
-    frames = [spark.sql(OTHER), spark.sql(OTHER).drop("k"), spark.sql("SELECT 5 AS v, 1 AS w")]
+def test_a_schema_keeps_statistics_only_with_types_that_can_have_them(tmp_path: Path) -> None:
+    rows = pa.table({"k": ["x"], "v": [1]})
+    write_deltalake(str(tmp_path), rows, configuration={"delta.dataSkippingStatsColumns": "`k`,`v`"})
+    for types, keeps in {("string", "long"): True, ("date", "double"): True, ("boolean", "long"): False, ("binary", "long"): False}.items():
+        schema = StructType().add("v", types[1]).add("other", "boolean").add("k", types[0])
+        assert keeps_statistics(DeltaTable(str(tmp_path)), schema) is keeps, types
+    assert not keeps_statistics(DeltaTable(str(tmp_path)), StructType().add("k", "string"))
+
+
+@pytest.mark.parametrize(
+    ("queries", "deletion_vectors"),
+    [
+        pytest.param([f"SELECT other, t FROM ({OTHER})", "SELECT 5 AS v, 1 AS w"], True, id="lost columns of Spark"),
+        pytest.param([f"SELECT other, t FROM ({OTHER})", "SELECT 5 AS v, 1 AS w"], False, id="lost columns"),
+        pytest.param([f"SELECT other, true AS k, t FROM ({OTHER})"], True, id="a type without statistics of Spark"),
+        pytest.param([f"SELECT other, array(k) AS k, t FROM ({OTHER})"], False, id="a type without statistics"),
+    ],
+)
+def test_an_overwrite_can_remove_the_statistics_of_a_column(
+    spark: SparkSession, lake: Lake, queries: list[str], deletion_vectors: bool
+) -> None:
+    frames = [*map(spark.sql, [OTHER, *queries])]
     for number, frame in enumerate(frames, 1):
         lake.overwrite(frame, "t", {"m": number}, number=number, pruned_by=frame.columns[1:], deletion_vectors=deletion_vectors)
         newest = lake.newest_commit("t", "m")
         assert newest is not None
         assert (newest.value, newest.rows) == (number, 1)
         assert json_rows(lake.frame(spark, "t")) == json_rows(frame)
-    assert lake.append(frames[-1], "t", {"m": 4}, after=3) == 1
+    assert lake.append(frames[-1], "t", {"m": 9}, after=len(frames)) == 1
+    spark.sql(f"ALTER TABLE delta.`{lake.path('t')}` SET TBLPROPERTIES ('a.b' = 'c')")  # Delta checks the columns with statistics
 
 
 def test_an_overwrite_of_few_rows_is_one_spark_job(spark: SparkSession, lake: Lake) -> None:
@@ -93,12 +116,17 @@ def test_an_overwrite_of_few_rows_is_one_spark_job(spark: SparkSession, lake: La
         assert len(jobs) == 1
 
 
-def test_an_overwrite_by_a_step_that_was_made_is_refused(spark: SparkSession, lake: Lake) -> None:
-    lake.overwrite(spark.range(3), "t", {"m": 1}, number=1)
+@pytest.mark.parametrize(
+    ("lost", "deletion_vectors"),
+    [pytest.param("other", False, id="deltalake"), pytest.param("k", False, id="lost statistics"), pytest.param("k", True, id="vectors")],
+)
+def test_an_overwrite_by_a_step_that_was_made_commits_nothing(spark: SparkSession, lake: Lake, lost: str, deletion_vectors: bool) -> None:
+    """Spark would first have to remove the table's property with the column `k`."""
+    lake.overwrite(spark.sql(OTHER), "t", {"m": 1}, number=1, pruned_by=["k"], deletion_vectors=deletion_vectors)
     with pytest.raises(LakeError, match="another writer"):
-        lake.overwrite(spark.range(4), "t", {"m": 1}, number=1)
+        lake.overwrite(spark.sql(OTHER).drop(lost), "t", {"m": 1}, number=1, deletion_vectors=deletion_vectors)
     assert lake.version("t") == 0
-    assert lake.read(spark, "t").count() == 3
+    assert json_rows(lake.frame(spark, "t")) == json_rows(spark.sql(OTHER))
 
 
 @pytest.mark.parametrize("exists", [True, False])
