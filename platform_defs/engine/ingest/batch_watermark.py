@@ -2,6 +2,7 @@
 
 from typing import Any
 
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -11,6 +12,7 @@ from platform_defs.engine.ingest.batch_counts import BatchCounts, is_good
 from platform_defs.engine.ingest.clock import follows_clock
 from platform_defs.engine.ingest.errors import IngestError
 from platform_defs.engine.ingest.validate import FIRST_TIME, LAST_TIME
+from platform_defs.engine.lake.errors import data_exception
 from platform_defs.engine.lake.small_queries import collect
 from platform_defs.engine.ledger.ledger import SourceEntry
 
@@ -29,22 +31,27 @@ def watermark_after(
         now: the batch's time.
 
     Raises:
-        IngestError: a watermark generator raised an error, or returned a value that is no watermark.
+        IngestError: a watermark generator raised an error, or returned a value that is no watermark; or an expression failed for a row.
     """
     strategy = contract.watermark
     if isinstance(strategy, BoundedOutOfOrderness):
         newest = now if follows_clock(contract) else counts.last if lowest is None else lowest
         mark = None if newest is None else newest - strategy.bound_ms - 1
     elif isinstance(strategy, BatchExpression):
-        mark = _expression_mark(strategy, validated) if counts.good else None
+        mark = _expression_mark(strategy, contract, validated) if counts.good else None
     else:
         mark = _generated_mark(strategy, contract, counts, last, now) if isinstance(strategy, Generated) else counts.watermark
     return max((watermark for watermark in (mark, last and last.watermark) if watermark is not None), default=None)
 
 
-def _expression_mark(strategy: BatchExpression, validated: DataFrame) -> int | None:
+def _expression_mark(strategy: BatchExpression, contract: SourceContract, validated: DataFrame) -> int | None:
     value = F.expr(strategy.watermark).cast("timestamp").alias("watermark")
-    [row] = collect(validated.where(is_good()).agg(value).select(millis(F.col("watermark")).alias("watermark")))
+    try:
+        [row] = collect(validated.where(is_good()).agg(value).select(millis(F.col("watermark")).alias("watermark")))
+    except PySparkException as error:
+        if (condition := data_exception(error)) is None:
+            raise
+        raise IngestError.watermark_failed(contract.name, strategy.watermark, condition) from error
     return row["watermark"]
 
 

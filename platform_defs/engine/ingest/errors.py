@@ -1,24 +1,16 @@
 """The errors of an ingest, which name source and file, what is legal, and what to do."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import wraps
-from typing import TypeVar
 
-from pyspark.errors import PySparkException
-
-from assets.contracts import SourceContract
-from assets.watermark_strategies import BatchExpression
 from operators.errors import TidemarkError, did_you_mean
 from platform_defs.engine.formats.files import TOPIC
 from platform_defs.engine.formats.new_columns import NewColumn
 from platform_defs.engine.formats.unreadable_files import Unread
-from platform_defs.engine.lake.errors import data_exception
 from platform_defs.engine.ledger.ledger import Entry
 from platform_defs.safe_text import shortened
 
 _SHOWN = 5
-T = TypeVar("T")
 
 
 class IngestError(TidemarkError, RuntimeError):
@@ -35,7 +27,7 @@ class IngestError(TidemarkError, RuntimeError):
 
     @classmethod
     def watermark_failed(cls, source: str, watermark: str, condition: str) -> "IngestError":
-        """The watermark of a batch fails for one of its rows. Every other expression of a contract rejects such a row."""
+        """The watermark of a batch fails for one of its rows. Spark's own text may quote the row."""
         return cls(
             f"source {source!r}: its `watermark`, {shortened(watermark)!r}, fails with {condition} for a row; nothing of the batch was "
             "committed, and a retry fails again. Write it so that it gives null instead of an error, with functions such as try_cast, "
@@ -154,24 +146,3 @@ def _of_source(name: str, unread: Sequence[Unread]) -> str:
     of_topics = all(failure.file.is_range for failure in unread)
     ranges_or_files = f"{'range' if of_topics else 'file'}{'s' * (len(unread) > 1)}{' of offsets' if of_topics else ''}"
     return f"source {name!r}: {len(unread)} {ranges_or_files} could not be read: {', '.join([*shown, *remainder])}"
-
-
-def naming_failed_watermarks(work: Callable[[str], T], contracts: Mapping[str, SourceContract]) -> Callable[[str], T]:
-    """Work for a source, given its name, that names it in the error of a failed `BatchExpression`. Spark's own text may quote rows.
-
-    Args:
-        work: the work; the result raises `IngestError` in place of its error.
-        contracts: the contracts of the sources, by name.
-    """
-
-    @wraps(work)
-    def named(source: str) -> T:
-        try:
-            return work(source)
-        except PySparkException as error:
-            condition, strategy = data_exception(error), contracts[source].watermark
-            if condition is None or not isinstance(strategy, BatchExpression):
-                raise
-            raise IngestError.watermark_failed(source, strategy.watermark, condition) from error
-
-    return named

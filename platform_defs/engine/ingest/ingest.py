@@ -33,7 +33,7 @@ from platform_defs.engine.ingest.batch_watermark import watermark_after
 from platform_defs.engine.ingest.clock import clock_rows
 from platform_defs.engine.ingest.duplicates import duplicates, quarantine_unknown_duplicates
 from platform_defs.engine.ingest.duplicates_in_memory import duplicates_in_memory, rows_of_arrivals
-from platform_defs.engine.ingest.errors import IngestError, UnreadError, naming_failed_watermarks
+from platform_defs.engine.ingest.errors import IngestError, UnreadError
 from platform_defs.engine.ingest.idle_sources import idle_sources
 from platform_defs.engine.ingest.partition_times import PartitionTimes
 from platform_defs.engine.ingest.schema_evolution import refused_columns, with_new_columns
@@ -134,7 +134,7 @@ class Ingest(LedgerWriter):
     def _in_parallel(self, work: Callable[[str], _Done], names: Sequence[str]) -> list[_Done]:
         """Ingest all sources in parallel: one source is planned and committed while another's rows are processed."""
         with ThreadPoolExecutor(len(names)) as pool:
-            return list(pool.map(naming_failed_watermarks(work, self.contracts), names))
+            return list(pool.map(work, names))
 
     def _newly_idle(self, batch: Batch, ingested_sources: set[str]) -> Entry:
         """The ledger rows for sources that have become idle and have no files in this batch."""

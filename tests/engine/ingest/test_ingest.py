@@ -274,6 +274,10 @@ def test_an_expression_that_raises_an_error_rejects_its_row_only(
             {**at_start, "watermark": Punctuated(f"timestamp '{time}'", marker="boolean(at)")},
             {"false": None, None: None, "hello": f"marker: {fails}"},
         ),
+        "of_time": (
+            {"event_time": "to_timestamp(at)", "rules": (RowRule("recent", "event_time > '2020-01-01' AND arrival >= 0"),)},
+            {time: None, "2019-01-01": "rule: recent", "hello": f"event time: {fails}"},
+        ),
         "guarded": (
             {**at_start, "watermark": BatchExpression("max(to_timestamp(at))"), "rules": (RowRule("time", "to_timestamp(at) > '2020'"),)},
             {time: None, "hello": "rule: time"},
