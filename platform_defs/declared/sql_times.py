@@ -55,7 +55,7 @@ def _with_result_time(below: Relation, time: str | None, made: Mapping[str, Rela
     """The relation, whose join has the time of the row that a column is from, if the engine can use that as the event time."""
     match below:
         case Named() if below.name in made:
-            return replace(below, child=made[below.name])
+            return replace(below, child=_over_operator(below.child, applied_operator(made[below.name])))
         case Named():
             return replace(below, child=_with_result_time(below.child, time, made))
         case Select():
@@ -67,6 +67,13 @@ def _with_result_time(below: Relation, time: str | None, made: Mapping[str, Rela
             return replace(below, operator=with_time_of(join, time))
         case _:
             return below
+
+
+def _over_operator(relation: Relation, apply: Apply | None) -> Relation:
+    """A selection from another operator's result; it can have a time that the query of the table does not select."""
+    if isinstance(relation, Select | Named):
+        return replace(relation, child=_over_operator(relation.child, apply))
+    return apply or relation
 
 
 def is_result_time(relation: Relation, name: str) -> bool:

@@ -62,6 +62,17 @@ def test_a_table_without_a_watermark_has_processing_time():
     assert table.operator == WindowedAggregate(by=("k",), window=Tumbling(size="1 hour"), aggregates={"n": "COUNT(*)"})
 
 
+def test_the_results_of_windows_are_read_from_the_table_that_has_them():
+    hops = "HOP(TABLE orders, DESCRIPTOR(ordered_at), INTERVAL '2' MINUTE, INTERVAL '4' MINUTE)"
+    counts = f"SELECT seller, COUNT(*) AS n, window_start AS s, window_end AS e FROM {hops} GROUP BY seller, window_start, window_end"
+    most = "INSERT INTO m SELECT s, e, MAX(n) AS most FROM w GROUP BY s, e;"
+    joined = "INSERT INTO j SELECT seller FROM w JOIN m ON w.s = m.s AND w.e = m.e AND n = most"
+    tables = {table.name: table for table in read_sql(f"{ORDERS} INSERT INTO w {counts}; {most} {joined}").tables}
+    assert tables["m"].inputs == ("w",)
+    assert tables["m"].operator == WindowedAggregate(by=("s",), window=Tumbling(size="2 minutes"), aggregates={"most": "MAX(n)"})
+    assert tables["j"].inputs == ("w", "m")
+
+
 def test_an_interval_join_prepares_both_sides():
     [table] = pipeline("""
         INSERT INTO paid SELECT o.id AS order_number, seller, amount FROM orders o JOIN payments p
