@@ -1,6 +1,6 @@
 """A text of several statements as a list of plans: what each statement computes, without Spark."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from sqlglot import exp
@@ -144,10 +144,8 @@ class _Script:
         tree, names = insert.query, self._declared_names(insert.target)
         if not isinstance(tree, exp.Select) or len(tree.expressions) != len(names) or any(e.is_star for e in tree.expressions):
             return tree
-        own_names = [selected.name for selected in name_expressions(tree.expressions)]
-        if own_names != names and sorted(own_names) == sorted(names):
-            reason = f"columns are inserted by position, and the query selects {', '.join(own_names)}"
-            raise SqlError.refused(f"INSERT INTO {insert.target}", reason, f"select them in the order of the table: {', '.join(names)}")
+        if _are_reordered([selected.name for selected in name_expressions(tree.expressions)], names):
+            return tree
         named = tree.copy()
         aliased = [
             exp.alias_(e.unalias(), name, quoted=True) if e.alias_or_name != name else e
@@ -166,7 +164,10 @@ class _Script:
             raise SqlError.refused(f"a second INSERT INTO {target}", "a table is computed by one operator", "insert into another table")
         if target in self.declared:
             names = self._declared_names(target)
-            if sorted(names) != sorted(relation.columns):
+            if _are_reordered(relation.columns, names):
+                reason = f"columns are inserted by position, and the query selects {', '.join(relation.columns)}"
+                raise SqlError.refused(f"INSERT INTO {target}", reason, f"select them in the order of the table: {', '.join(names)}")
+            if names != [*relation.columns]:
                 listed = f"the table's columns are {', '.join(names)}, and the query's are {', '.join(relation.columns)}"
                 raise SqlError.refused(f"INSERT INTO {target}", listed, "select one column for each of the table, in their order")
         return relation
@@ -189,6 +190,12 @@ class _Script:
         relation = _check_complete(planner.query(tree))
         by = tuple(_direction(column, planner, tree, relation) for column in order.expressions) if order else ()
         return Plan(relation, order=Order(by, _row_count(limit) if limit else None))
+
+
+def _are_reordered(columns: Sequence[str], names: Sequence[str]) -> bool:
+    """Whether columns have the same names in another order. Their case has no effect."""
+    own, others = [c.lower() for c in columns], [n.lower() for n in names]
+    return own != others and sorted(own) == sorted(others)
 
 
 def _row_count(limit: Tree) -> int:

@@ -819,6 +819,10 @@ def test_an_aggregate_without_a_counterpart_is_refused_as_one(query: str, expres
             "columns are inserted by position, and the query selects k, x; select them in the order of the table: x, k",
         ),
         (
+            "CREATE TABLE t (n INT, K STRING); INSERT INTO t SELECT * FROM (SELECT k, COUNT(*) AS n FROM a GROUP BY k)",
+            "columns are inserted by position, and the query selects k, n; select them in the order of the table: n, K",
+        ),
+        (
             "CREATE TABLE t (x INT); INSERT INTO t SELECT id, k FROM a",
             "the table's columns are x, and the query's are id, k; select one column for each of the table, in their order",
         ),
