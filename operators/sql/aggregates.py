@@ -22,6 +22,7 @@ from operators.sql.windowing import check_condition, steps_of
 from operators.windowed_aggregate import WindowedAggregate
 from operators.windows import AnyWindow, Cumulative, Session, Sliding
 
+_BOUNDS = (WINDOW_START, WINDOW_END)
 ALL_ROWS = "all_rows"
 """The key column of a total without GROUP BY."""
 
@@ -76,14 +77,13 @@ def aggregate(scope: Scope, tree: Tree) -> Relation:
     groups, sets, listed = *groups_of(tree), name_expressions(tree.expressions)
     windowed = scope.relation if isinstance(scope.relation, Windowed) else None
     windows = windowed.window if windowed else windows_of(scope.relation)
-    bounds = [expression for expression in groups if _window_column(scope, expression, windows)]
-    _check_bounds(scope, bounds, windowed, windows)
+    bounds = _bounds(scope, groups, windowed, windows)
     if bounds and windowed is None and isinstance(windows, Sliding | Cumulative):  # results with one end have one time, which one step has
         windows, bounds = steps_of(windows), [bound for bound in bounds if _window_column(scope, bound, windows) != WINDOW_START]
     plan = _Plan(scope, windowed.child if windowed else scope.relation)
     for expression in groups:
         if expression not in bounds:
-            _add_key(plan, expression, listed)
+            _add_key(plan, expression, listed, _BOUNDS if bounds else ())
     if sets is not None:
         plan.sets = _named_sets(plan, sets, bounds)
     for expression in listed:  # first, so that an expression over an equal aggregate uses the query's name for it
@@ -116,19 +116,24 @@ def _window_column(scope: Scope, tree: Tree, windows: AnyWindow | None) -> str |
     return None if windows is None or not isinstance(tree, exp.Column) else window_column(scope.relation, scope.resolve(tree).column)
 
 
-def _check_bounds(scope: Scope, bounds: Sequence[Tree], windowed: Windowed | None, windows: AnyWindow | None) -> None:
+def _bounds(scope: Scope, groups: Sequence[Tree], windowed: Windowed | None, windows: AnyWindow | None) -> list[Tree]:
+    """The columns of windows in GROUP BY. Without both bounds, those of windows' results are keys like others."""
+    bounds = [expression for expression in groups if _window_column(scope, expression, windows)]
     columns = {_window_column(scope, bound, windows) for bound in bounds}
-    if (columns or windowed) and not {WINDOW_START, WINDOW_END} <= columns:
-        missing = [c for c in (WINDOW_START, WINDOW_END) if c not in columns]
+    missing = [c for c in _BOUNDS if c not in columns]
+    if windowed and missing:
         reason = "a result of rows in windows is final when its window ends"
         raise SqlError.refused(f"an aggregate of windows without {' and '.join(missing)}", reason, "GROUP BY window_start, window_end, ...")
-    if columns and windowed is None and isinstance(windows, Session):
+    if missing:
+        return []
+    if windowed is None and isinstance(windows, Session):
         way_out = "use a windowing function over the results, with DESCRIPTOR(window_time)"
         raise SqlError.refused("an aggregate of sessions' results by the same sessions", "sessions are those of one key", way_out)
+    return bounds
 
 
-def _add_key(plan: _Plan, tree: Tree, listed: Sequence[Selected]) -> None:
-    """Add a key column: a column of the rows, or a computed one; by the name that the query gives it."""
+def _add_key(plan: _Plan, tree: Tree, listed: Sequence[Selected], reserved: Sequence[str]) -> None:
+    """Add a key column: a column of the rows, or a computed one; by the name that the query gives it, unless that is reserved."""
     item = plan.scope.item(tree, "")
     names = [
         expression.name
@@ -136,13 +141,13 @@ def _add_key(plan: _Plan, tree: Tree, listed: Sequence[Selected]) -> None:
         if expression.name != "*" and isinstance(expression.tree, type(tree)) and plan.scope.item(expression.tree, "") == item
     ]
     key_name = names[0] if names else item.column or f"key_{len(plan.keys)}"
-    if key_name == item.column and key_name not in WINDOW_COLUMNS:
+    if key_name == item.column and key_name not in reserved:
         plan.keys[item.sql] = key_name
         return
-    if item.column and item.column not in WINDOW_COLUMNS and find_name(key_name, plan.relation.columns):
+    if item.column and item.column not in reserved and find_name(key_name, plan.relation.columns):
         plan.keys[item.sql] = item.column  # the name is that of another column: the query renames the key afterwards
         return
-    name = free_name(key_name, [*plan.relation.columns, *plan.keys.values(), *WINDOW_COLUMNS])
+    name = free_name(key_name, [*plan.relation.columns, *plan.keys.values(), *reserved])
     plan.keys[item.sql] = name
     plan.added.append(Item(name, item.sql, item.column))
 

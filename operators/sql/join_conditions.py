@@ -51,6 +51,7 @@ class Conditions:
         of_side: the conditions of one side alone.
         others: all other conditions.
         used: the ids of the columns that only keys and bounds read.
+        reads_windows: whether the bounds of windows, whose results a side has, bound the times.
     """
 
     sides: tuple[Scope, Scope]
@@ -62,6 +63,7 @@ class Conditions:
     of_side: tuple[list[Tree], list[Tree]] = field(default_factory=lambda: ([], []))
     others: list[Tree] = field(default_factory=list[Tree])
     used: set[int] = field(default_factory=set[int])
+    reads_windows: bool = False
 
     @property
     def are_windowed(self) -> bool:
@@ -97,6 +99,15 @@ class Conditions:
         else:
             read = self.sides_of(tree)
             (self.of_side[read.pop()] if len(read) == 1 else self.others).append(tree)
+
+    def bound_by_windows(self) -> None:
+        """Read conditions on the bounds of windows as bounds of the times, if nothing else bounds them."""
+        if self.have_equal_ends or (self.lower and self.upper):
+            return
+        self.reads_windows = True
+        others, self.others = self.others, []
+        for tree in others:
+            self.add(tree)
 
     def sides_of(self, tree: Tree) -> set[int]:
         """The sides whose columns an expression reads."""
@@ -139,7 +150,7 @@ class Conditions:
 
     def _is_bound(self, tree: Tree) -> bool:
         """Whether a condition bounds the times: `right time - left time` is compared with a length."""
-        if type(tree) not in MIRRORED or (self.are_windowed and self.windows) or self._is_key_of_windows(tree):
+        if type(tree) not in MIRRORED or (self.are_windowed and self.windows):
             return False
         left, right = self._read_shifted_time(tree.this), self._read_shifted_time(tree.expression)
         if left is None or right is None or left[0] == right[0]:
@@ -178,7 +189,9 @@ class Conditions:
                 return by_ingest, EVENT_TIME, 0
             side = self.side_of(tree)
             column = self.sides[side].resolve(tree).column
-            return (side, column, 0) if column and column in self.sides[side].relation.times else self._read_window_bound(side, column)
+            if column and column in self.sides[side].relation.times:
+                return side, column, 0
+            return self._read_window_bound(side, column) if self.reads_windows else None
         if isinstance(tree, exp.Add) and isinstance(tree.this, exp.Interval):
             return self._read_shifted_time(exp.Add(this=tree.expression, expression=tree.this))
         if not isinstance(tree, exp.Add | exp.Sub) or not isinstance(tree.expression, exp.Interval | exp.Neg | exp.Paren):
@@ -188,15 +201,6 @@ class Conditions:
             return None
         length = interval_ms(tree.expression)
         return shifted[0], shifted[1], shifted[2] + (length if isinstance(tree, exp.Add) else -length)
-
-    def _is_key_of_windows(self, tree: Tree) -> bool:
-        """Whether a condition requires equal bounds of the windows whose results the two sides have."""
-        columns = [tree.this, tree.expression]
-        if not isinstance(tree, exp.EQ) or not all(isinstance(c, exp.Column) and any(s.has(c) for s in self.sides) for c in columns):
-            return False
-        sides = [self.sides[self.side_of(column)] for column in columns]
-        bounds = {window_column(side.relation, side.resolve(column).column) for side, column in zip(sides, columns, strict=True)}
-        return bounds <= {WINDOW_START, WINDOW_END}
 
     def _read_window_bound(self, side: int, column: str | None) -> tuple[int, str, int] | None:
         """A bound of the windows whose results a side has, as a shift of their event time, `window_end - 1 ms`; None for anything else."""

@@ -16,7 +16,7 @@ from operators.sql.durations import words
 from operators.sql.errors import SqlError
 from operators.sql.join_conditions import KEEPS, PRESERVED, Bound, Conditions
 from operators.sql.join_names import JoinNames
-from operators.sql.relations import WINDOW_COLUMNS, Apply, Item, Relation, Windowed, is_by_ingest
+from operators.sql.relations import WINDOW_COLUMNS, Apply, Item, Relation, Windowed, is_by_ingest, windows_of
 from operators.sql.scope import Scope, texts_of_coalesce
 from operators.window_join import WindowJoin
 from operators.windows import Session
@@ -48,6 +48,7 @@ def join(conditions: Conditions, how: How, read: ReadColumns) -> Scope:
         OperatorError: the operator refuses a parameter.
     """
     check_key(conditions)
+    conditions.bound_by_windows()
     read = columns_read_later(conditions, how, read)
     if conditions.are_windowed != any(isinstance(side.relation, Windowed) for side in conditions.sides):
         reason = "rows in windows are joined with rows in the same windows"
@@ -116,7 +117,7 @@ def _check_bounds(conditions: Conditions) -> None:
         conditions.lower = conditions.upper = _AT_ONCE
         return
     for index, relation in enumerate((left, right)):
-        if not relation.times and not is_by_ingest(relation):
+        if not relation.times and not is_by_ingest(relation) and windows_of(relation) is None:
             side = ("left", "right")[index]
             way_out = "declare WATERMARK FOR in CREATE TABLE, or join a table of final results"
             raise SqlError.refused(f"a join whose {side} side has no event time", "the join could never forget a row", way_out)

@@ -25,6 +25,7 @@ from operators.sql.relations import (
     applied_operator,
     upserts,
     walk,
+    window_column,
     windows_of,
 )
 from operators.sql.scope import Scope
@@ -64,7 +65,7 @@ def _apply(ranked: Ranked, ranks: Ranks, is_shown: bool) -> Apply:
     if {*_BOUNDS} <= {*ranked.by} and not upserts(child):
         if isinstance(child, Windowed):
             return _rank_window_rows(ranked, child, by, ranks)
-        if windows_of(child):
+        if all(window_column(child, bound) == bound for bound in _BOUNDS):
             return _rank_window_results(ranked, child, by, ranks)
     if isinstance(child, Windowed):
         reason = "rows in windows are ranked in each window"

@@ -261,7 +261,7 @@ def window_column(relation: Relation, column: str | None) -> str | None:
         return column if column in WINDOW_COLUMNS else None
     operator = applied_operator(relation)
     name = result_column(relation, column) if operator and operator.windows else None
-    return WINDOW_TIME if name == RESULT_TIME else name if name in WINDOW_COLUMNS else None
+    return WINDOW_TIME if name == RESULT_TIME else name if name in (WINDOW_START, WINDOW_END) else None
 
 
 def result_column(relation: Relation, column: str | None) -> str | None:

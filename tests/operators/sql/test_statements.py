@@ -367,6 +367,39 @@ def counts(windows: str = HOUR, start: str = "window_start AS s", end: str = "wi
             f"SELECT window_start, MAX(n) AS m FROM {counts(DAY, *BOUNDS)} GROUP BY window_start, window_end",
             "WindowedAggregate(by=('window_start0',), window=Tumbling(size='1 hour'), aggregates={'m': 'MAX(n)'}, time='result_time')",
         ),
+        (f"SELECT e, MAX(n) AS m FROM {counts()} GROUP BY e", "Aggregate(by=('e',), aggregates={'m': 'MAX(n)'})"),
+        (
+            f"SELECT window_end, MAX(n) AS m FROM {counts(HOUR, *BOUNDS)} GROUP BY window_end",
+            "Aggregate(by=('window_end',), aggregates={'m': 'MAX(n)'})",
+        ),
+        (
+            "SELECT window_end, COUNT(*) AS m FROM (SELECT k AS window_end FROM a) GROUP BY window_end",
+            "Aggregate(by=('window_end',), aggregates={'m': 'COUNT(*)'})",
+        ),
+        (
+            f"SELECT v AS window_time, COUNT(*) AS m FROM {HOUR} GROUP BY v, window_start, window_end",
+            "WindowedAggregate(by=('window_time',), window=Tumbling(size='1 hour'), aggregates={'m': 'COUNT(*)'}, time='ts')",
+        ),
+        (
+            "SELECT n FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY n) AS r FROM "
+            f"{counts(HOUR, 'window_end AS window_start', 'window_start AS window_end')}) WHERE r <= 2",
+            "TopN(order_by=('n',), rank_end=2, by=('window_start', 'window_end'))",
+        ),
+        (
+            "SELECT n FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY n) AS r FROM "
+            f"(SELECT s, e, n, k AS window_start, n AS window_end FROM {counts()})) WHERE r <= 2",
+            "TopN(order_by=('n',), rank_end=2, by=('window_start', 'window_end'))",
+        ),
+        (
+            f"SELECT x.k FROM {counts(HOPS)} x JOIN {counts()} y ON x.k = y.k AND x.e = y.e AND x.s >= y.s",
+            "IntervalJoin(on=('k', 'e'), lower='0 ms', upper='0 ms', residual='s >= s0', left_time='result_time0', "
+            "right_time='result_time1')",
+        ),
+        (
+            f"SELECT id FROM a JOIN {counts(HOUR, 'window_start AS s', 'window_time AS t')} x "
+            "ON a.k = x.k AND ts BETWEEN t - INTERVAL '2' HOUR AND t AND ts >= s",
+            "IntervalJoin(on=('k',), lower='0 ms', upper='2 hours', residual='ts >= s', left_time='ts', right_time='t')",
+        ),
     ],
 )
 def test_the_bounds_of_windows_are_known_by_any_name(text: str, outermost: str):
@@ -821,6 +854,10 @@ def test_an_aggregate_without_a_counterpart_is_refused_as_one(query: str, expres
         (
             "CREATE TABLE t (n INT, K STRING); INSERT INTO t SELECT * FROM (SELECT k, COUNT(*) AS n FROM a GROUP BY k)",
             "columns are inserted by position, and the query selects k, n; select them in the order of the table: n, K",
+        ),
+        (
+            f"SELECT x.k FROM {counts()} x JOIN {counts()} y ON x.k = y.k AND x.e = y.s",
+            "a join without bounds of the times is refused",
         ),
         (
             "CREATE TABLE t (x INT); INSERT INTO t SELECT id, k FROM a",
