@@ -117,19 +117,15 @@ def _window_column(scope: Scope, tree: Tree, windows: AnyWindow | None) -> str |
 
 
 def _bounds(scope: Scope, groups: Sequence[Tree], windowed: Windowed | None, windows: AnyWindow | None) -> list[Tree]:
-    """The columns of windows in GROUP BY. Without both bounds, those of windows' results are keys like others."""
+    """The columns of windows in GROUP BY. Those of sessions' results, or one bound alone of windows' results, are keys like others."""
     bounds = [expression for expression in groups if _window_column(scope, expression, windows)]
     columns = {_window_column(scope, bound, windows) for bound in bounds}
     missing = [c for c in _BOUNDS if c not in columns]
     if windowed and missing:
         reason = "a result of rows in windows is final when its window ends"
         raise SqlError.refused(f"an aggregate of windows without {' and '.join(missing)}", reason, "GROUP BY window_start, window_end, ...")
-    if missing:
-        return []
-    if windowed is None and isinstance(windows, Session):
-        way_out = "use a windowing function over the results, with DESCRIPTOR(window_time)"
-        raise SqlError.refused("an aggregate of sessions' results by the same sessions", "sessions are those of one key", way_out)
-    return bounds
+    is_key = windowed is None and isinstance(windows, Session)  # no window has the results of several sessions
+    return [] if missing or is_key else bounds
 
 
 def _add_key(plan: _Plan, tree: Tree, listed: Sequence[Selected], reserved: Sequence[str]) -> None:

@@ -324,6 +324,7 @@ COUNTS = "SELECT k, COUNT(*) AS n, {start}, {end} FROM {windows} GROUP BY k, win
 """Counts of each window, with its bounds under any names."""
 HOUR = "TUMBLE(TABLE a, DESCRIPTOR(ts), INTERVAL '1' HOUR)"
 HOPS = "HOP(TABLE a, DESCRIPTOR(ts), INTERVAL '2' MINUTE, INTERVAL '5' MINUTE)"
+SESSIONS = "SESSION(TABLE a PARTITION BY k, DESCRIPTOR(ts), INTERVAL '1' HOUR)"
 BOUNDS = ("window_start", "window_end")
 DAY = "CUMULATE(TABLE a, DESCRIPTOR(ts), INTERVAL '1' HOUR, INTERVAL '1' DAY)"
 
@@ -366,6 +367,10 @@ def counts(windows: str = HOUR, start: str = "window_start AS s", end: str = "wi
         (
             f"SELECT window_start, MAX(n) AS m FROM {counts(DAY, *BOUNDS)} GROUP BY window_start, window_end",
             "WindowedAggregate(by=('window_start0',), window=Tumbling(size='1 hour'), aggregates={'m': 'MAX(n)'}, time='result_time')",
+        ),
+        (
+            f"SELECT s, e, MAX(n) AS m FROM {counts(SESSIONS)} GROUP BY s, e",
+            "Aggregate(by=('s', 'e'), aggregates={'m': 'MAX(n)'})",
         ),
         (f"SELECT e, MAX(n) AS m FROM {counts()} GROUP BY e", "Aggregate(by=('e',), aggregates={'m': 'MAX(n)'})"),
         (
