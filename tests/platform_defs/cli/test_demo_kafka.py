@@ -25,11 +25,17 @@ def test_each_source_reads_the_topic_of_its_name():
     assert set(yaml.safe_load(connections_text("h:1"))) == {"kafka"}
 
 
-@pytest.mark.parametrize("module", ["platform_defs.cli.demo_kafka", "platform_defs.setup.broker"])
-def test_an_argument_that_is_no_number_is_refused_in_one_line(module: str):
+@pytest.mark.parametrize(
+    ("module", "error"),
+    [
+        ("platform_defs.cli.demo_kafka", "invalid int value: 'many'"),
+        ("platform_defs.setup.broker", "`port` is 'many'; legal: 0 to 65535"),
+    ],
+)
+def test_an_argument_that_is_no_number_is_refused_in_one_line(module: str, error: str):
     found = subprocess.run([sys.executable, "-m", module, "many"], cwd=PROJECT, capture_output=True, text=True, check=False)
     assert found.returncode == 2
-    assert "invalid int value: 'many'" in found.stderr.splitlines()[-1]
+    assert error in found.stderr.splitlines()[-1]
 
 
 @pytest.fixture
