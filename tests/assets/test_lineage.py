@@ -108,26 +108,26 @@ class Own(Deduplicate):
 @pytest.mark.parametrize(
     ("operator", "described"),
     [
-        (ProcessWindow(by="k", window=HOUR, rows=ROWS), {"k"}),
-        (ProcessCountWindow(by="k", size=2, rows=ROWS), {"k"}),
-        (CoGroup(on="k", window=HOUR, rows="transform(left, l -> l.v)"), {"k"}),
-        (Consecutive(of=ProcessWindow(by="k", window=HOUR, rows=ROWS), then=TopK(k=1, order_by="v")), {"k"}),
-        (CountWindowAggregate(by="k", size=2, aggregates={"v": "max(v)"}), {"k"}),
-        (Aggregate(by="k", aggregates={"v": "max(v)"}), {"k"}),
-        (Deduplicate(by="k"), {"k", "v"}),
-        (Own(by="k"), {"k", "v"}),
+        (ProcessWindow(by="k", window=HOUR, rows=ROWS), ["k"]),
+        (ProcessCountWindow(by="k", size=2, rows=ROWS), ["k"]),
+        (CoGroup(on="k", window=HOUR, rows="transform(left, l -> l.v)"), ["k"]),
+        (Consecutive(of=ProcessWindow(by="k", window=HOUR, rows=ROWS), then=TopK(k=1, order_by="v")), ["k"]),
+        (CountWindowAggregate(by="k", size=2, aggregates={"v": "max(v)"}), ["k"]),
+        (Aggregate(by="k", aggregates={"v": "max(v)"}), ["k"]),
+        (Deduplicate(by="k"), ["k", "v"]),
+        (Own(by="k"), ["k", "v"]),
     ],
-    ids=repr,
+    ids=lambda value: type(value).__name__ if isinstance(value, Operator) else ",".join(value),
 )
-def test_a_column_that_an_operator_computes_has_no_description_of_an_input(operator: Operator, described: set[str]):
+def test_a_column_that_an_operator_computes_has_no_description_of_an_input(operator: Operator, described: list[str]):
     schema = "k STRING COMMENT 'the key', v BIGINT COMMENT 'the value', ts TIMESTAMP"
     sources = {name: SourceContract(name=name, schema=schema, event_time="ts") for name in ("l", "r")}
     engine: Any = SimpleNamespace(sources=sources, assets={})
     table = DerivedAsset(name="t", inputs=("l", "r")[: len(operator.inputs)], operator=operator)
-    assert column_descriptions(engine, table, ["k", "v"]).keys() == described
+    assert [*column_descriptions(engine, table, ["k", "v"])] == described
     engine.assets["t"] = replace(table, operator=Deduplicate(by="k"), inputs=("l",))
     over_table = replace(table, name="over", inputs=("t", "r")[: len(operator.inputs)])
-    assert column_descriptions(engine, over_table, ["k", "v"]).keys() == described
+    assert [*column_descriptions(engine, over_table, ["k", "v"])] == described
 
 
 EXAMPLES: tuple[Operator, ...] = (
