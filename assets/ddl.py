@@ -3,6 +3,7 @@
 import re
 
 from py4j.protocol import Py4JJavaError
+from pyspark import SparkContext
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql.types import (
@@ -97,7 +98,7 @@ def misspelled_type(ddl: str) -> str:
 
 
 def _by_spark(ddl: str) -> StructType | None:
-    if SparkSession.getActiveSession() is None:
+    if SparkContext._active_spark_context is None and SparkSession.getActiveSession() is None:  # it may be active in another thread
         return None
     try:
         schema = StructType.fromDDL(ddl)

@@ -1,8 +1,10 @@
 """DDL is read without a Spark session, and as Spark reads it."""
 
 import re
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
+from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
@@ -49,7 +51,13 @@ def test_spark_refuses_it_too(spark, ddl):
 @pytest.mark.parametrize("ddl", OTHERS)
 def test_other_types_and_forms_need_a_session(ddl, monkeypatch):
     monkeypatch.setattr(SparkSession, "getActiveSession", lambda: None)
+    monkeypatch.setattr(SparkContext, "_active_spark_context", None)
     assert schema_of(ddl) is None
+
+
+def test_a_session_that_is_active_in_another_thread_reads_the_schema(spark):
+    with ThreadPoolExecutor(1) as pool:
+        assert pool.submit(schema_of, OTHERS[0]).result() == schema_of(OTHERS[0]) == StructType.fromDDL(OTHERS[0])
 
 
 @pytest.mark.parametrize("ddl", INVALID, ids=lambda ddl: str(ddl)[:30])
