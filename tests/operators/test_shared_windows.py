@@ -244,6 +244,6 @@ def test_a_key_with_the_name_of_a_side_is_refused_with_an_evictor() -> None:
 def test_a_delta_that_is_no_function_of_the_rows_is_refused() -> None:
     with pytest.raises(OperatorError, match=r"`delta` is 'abs\(row.v - rand\(\)\)'; legal: an expression whose value depends on the rows"):
         DeltaEvictor("abs(row.v - rand())", 1)
-    with pytest.raises(OperatorError, match="`threshold` is '3'; legal: a number"):
+    with pytest.raises(OperatorError, match="`threshold` is '3'; legal: a float that is not NaN"):
         DeltaEvictor("row.v - last.v", "3")  # pyright: ignore[reportArgumentType]
     assert DeltaEvictor("row.rand - last.`now`", 1).threshold == 1, "names of columns are no calls"
