@@ -14,6 +14,7 @@ RUN = """
 import sys
 from pathlib import Path
 from assets.contracts import RowRule
+from assets.watermark_strategies import BatchExpression
 from platform_defs.engine import Engine, IngestError
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.tables import Lake
@@ -36,7 +37,7 @@ def refused(act, *kinds):
     raise SystemExit(f"{act} was not refused")
 
 refused(engine(rules=(RowRule("short", "length(k) < 3", "fail"),)).ingest, IngestError)
-refused(engine(event_time="to_timestamp(k)").ingest, Exception)
+refused(engine(watermark=BatchExpression("max(to_timestamp(k))")).ingest, IngestError)
 current = engine(rules=(RowRule("kept", "v < 100"), RowRule("odd", "v % 2 = 1", "warn")))
 current.ingest()
 current.drain()
