@@ -2,11 +2,11 @@
 
 from typing import Any, cast
 
-from py4j.java_gateway import JavaClass
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 
 from operators.engine_columns import ARRIVAL
+from platform_defs.engine.lake.arrow_rows import java_class
 
 
 def without_errors(spark: SparkSession, expression: Column) -> Column:
@@ -22,8 +22,8 @@ def without_errors(spark: SparkSession, expression: Column) -> Column:
     # Spark computes a part that two expressions share once, before both and so outside of `TryEval`, unless it is below a condition
     conditional = F.when(F.col(ARRIVAL) >= 0, expression)  # which is true for each row
     j_expression = cast(Any, spark)._jsparkSession.expression(cast(Any, conditional)._jc)
-    caught = _class(spark, "catalyst.expressions.TryEval")(j_expression)
-    return Column(_class(spark, "classic.ExpressionUtils").column(caught))
+    caught = java_class(spark, "org.apache.spark.sql.catalyst.expressions.TryEval")(j_expression)
+    return Column(java_class(spark, "org.apache.spark.sql.classic.ExpressionUtils").column(caught))
 
 
 def fails(spark: SparkSession, expression: Column) -> Column:
@@ -34,8 +34,3 @@ def fails(spark: SparkSession, expression: Column) -> Column:
 def is_violated(spark: SparkSession, condition: str) -> Column:
     """Whether a row violates a rule: its condition is false or raises an error. Null does not violate it."""
     return F.coalesce(without_errors(spark, F.coalesce(~F.expr(condition), F.lit(False))), F.lit(True))
-
-
-def _class(spark: SparkSession, name: str) -> Any:
-    """A class of Spark SQL in the JVM."""
-    return JavaClass(f"org.apache.spark.sql.{name}", cast(Any, spark)._jvm._gateway_client)
