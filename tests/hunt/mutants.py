@@ -114,8 +114,8 @@ class Mutant:
 
 MUTANTS: Mapping[str, Mutant] = {
     "2": Mutant(drain_keeps_idle_sources_idle, ("land", "ingest", "tick", "drain", "advance"), first=110),
-    "3": Mutant(accounts_read_without_a_snapshot, ("audit", "late")),
-    "6": Mutant(recreated_inputs_are_not_detected, ("anew",), ("counts", "tops")),
+    "3": Mutant(accounts_read_without_a_snapshot, ("audit", "late"), first=7),
+    "6": Mutant(recreated_inputs_are_not_detected, ("anew",), ("counts", "tops"), first=12),
     "8": Mutant(lost_log_commits_are_not_detected, ("outage", "late")),
     "11": Mutant(steps_commit_without_checking_progress, ("late", "meanwhile"), first=160),
     "13": Mutant(uncommitted_rows_of_a_removed_source_are_kept, ("land", "cut")),
