@@ -23,9 +23,7 @@ TOPS = {
     "moving": TopN(by="k", order_by="ts DESC", unique_key="v", rank_end=2),
 }
 """`moving`: a row leaves its partition when a row with the same `v` arrives in another partition."""
-
-
-APPENDED = TopN(by="k", order_by=["v DESC"], rank_end=2)
+FIRST = [("a", 1, "+I"), ("a", 2, "+I"), ("a", 3, "+I")]
 
 
 @pytest.fixture
@@ -63,34 +61,37 @@ def test_after_each_step_the_leaderboard_equals_top_n_over_the_log(make_engine: 
 
 @pytest.mark.usefixtures("large_tables")
 def test_a_change_removes_a_row_from_a_partition_that_it_does_not_name(make_engine: MakeEngine) -> None:
+    """Each step is killed, and repeated without duplicate changes."""
     top = TopN(by="k", order_by="v", unique_key="v", change="change", rank_end=5, with_rank=False)
     engine = make_engine(
         [source("l", schema=StructType([*ROW.fields, StructField("change", StringType())]))],
         [DerivedAsset(name="top", inputs=("l",), operator=top)],
     )
-    for part, rows in enumerate(([("a", 1, "+I"), ("a", 2, "+I"), ("a", 3, "+I")], [("b", 1, "+U"), (None, 2, "-D")])):
+    points, parts = ("advance.after_changelog", "advance.before_apply"), (FIRST, [("b", 1, "+U"), (None, 2, "-D")])
+    for part, (point, rows) in enumerate(zip(points, parts, strict=True)):
         changes = [{"k": k, "v": v, "ts": iso(START + part), "change": change} for k, v, change in rows]
         land(engine, "l", f"{part}.jsonl", map(json.dumps, changes))
         engine.ingest()
+        run_and_die(lambda: engine.advance("top"), point)
         engine.advance("top")
     assert rows_of(engine.views.table("top"), "k", "v") == [("a", 3), ("b", 1)]
     changelog = rows_of(engine.views.table("changelog/top"), "step", "change", "k", "v")
-    assert changelog[3:] == [(2, "+U", "b", 1), (2, "-D", "a", 2), (2, "-U", "a", 1)]
+    assert changelog == [*((1, "+I", k, v) for k, v, _ in FIRST), (2, "+U", "b", 1), (2, "-D", "a", 2), (2, "-U", "a", 1)]
 
 
-@pytest.mark.parametrize(
-    ("sums", "last"),
-    [
-        (WindowedAggregate(by="k", window=Tumbling(size="1 minute"), aggregates={"s": "sum(v)"}, allowed_lateness="10 minutes"), 7),
-        (CountWindowAggregate(by="k", size=1, aggregates={"s": "sum(v)"}), 5),
-    ],
-    ids=["final results", "an upserted table with another key"],
-)
-def test_a_row_of_a_table_leaves_the_partition_of_the_row_that_it_replaces(make_engine: MakeEngine, sums: Operator, last: int) -> None:
-    """The rows of the table stay when another one of their key is added. The last batch corrects a final result."""
-    top = TopN(by="s", order_by="k", rank_end=3, unique_key="k")
-    tables = [DerivedAsset(name="sums", inputs=("l",), operator=sums), DerivedAsset(name="top", inputs=("sums",), operator=top)]
-    engine, found = make_engine([source("l")], tables), list[list[tuple[object, ...]]]()
+def test_a_row_of_a_table_leaves_the_partition_of_the_row_that_it_replaces(make_engine: MakeEngine) -> None:
+    """The rows of each table stay when another one of their key is added. The last batch corrects a final result.
+
+    One table has final results, the other is an upserted table with another key.
+    """
+    aggregates, top = {"s": "sum(v)"}, TopN(by="s", order_by="k", rank_end=3, unique_key="k")
+    sums: dict[str, Operator] = {
+        "final": WindowedAggregate(by="k", window=Tumbling(size="1 minute"), aggregates=aggregates, allowed_lateness="10 minutes"),
+        "upserted": CountWindowAggregate(by="k", size=1, aggregates=aggregates),
+    }
+    tables = [DerivedAsset(name=name, inputs=("l",), operator=operator) for name, operator in sums.items()]
+    tables += [DerivedAsset(name=f"top_of_{name}", inputs=(name,), operator=top) for name in sums]
+    engine, found = make_engine([source("l")], tables), dict[str, list[list[tuple[object, ...]]]]()
     for batch in (
         [Event("a", 1, 0), Event("b", 1, 0), Event("z", 9, 5 * MINUTE)],
         [Event("a", 2, 6 * MINUTE), Event("z", 9, 15 * MINUTE)],
@@ -99,18 +100,8 @@ def test_a_row_of_a_table_leaves_the_partition_of_the_row_that_it_replaces(make_
         replay(engine, [{"l": batch}])
         for name in engine.assets:
             engine.advance(name)
-        found.append(rows_of(engine.views.table("top"), "k", "s", "rank"))
-        assert all(account.holds for account in engine.accounts.days("top"))
-    assert found[1:] == [[("a", value, 1), ("b", 1, 1), ("z", 9, 1)] for value in (2, last)]
-
-
-@pytest.mark.usefixtures("large_tables")
-def test_a_killed_step_is_repeated_without_duplicate_changes(make_engine: MakeEngine) -> None:
-    engine = make_engine([source("l")], [DerivedAsset(name=n, inputs=("l",), operator=APPENDED) for n in ("live", "undisturbed")])
-    for point, batch in zip(["advance.after_changelog", "advance.before_apply"], _batches(5, 2), strict=True):
-        replay(engine, [batch])
-        run_and_die(lambda: engine.advance("live"), point)
-        engine.advance("live")
-        engine.advance("undisturbed")
-    assert rows_of(engine.views.table("live")) == rows_of(engine.views.table("undisturbed"))
-    assert rows_of(engine.views.table("changelog/live")) == rows_of(engine.views.table("changelog/undisturbed"))
+        for name in sums:
+            found.setdefault(name, []).append(rows_of(engine.views.table(f"top_of_{name}"), "k", "s", "rank"))
+    wanted = {name: [[("a", value, 1), ("b", 1, 1), ("z", 9, 1)] for value in (2, last)] for name, last in (("final", 7), ("upserted", 5))}
+    assert {name: of_steps[1:] for name, of_steps in found.items()} == wanted
+    assert [name for name in sums if not all(account.holds for account in engine.accounts.days(f"top_of_{name}"))] == []

@@ -1,7 +1,9 @@
 """The rows of a frame as text, which is comparable for every type."""
 
+import json
 from collections.abc import Mapping
 from functools import reduce
+from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -18,6 +20,11 @@ def json_rows_of(frames: Mapping[str, DataFrame]) -> dict[str, list[str]]:
     for name, row in reduce(DataFrame.union, [frame.select(F.lit(name), _as_json()) for name, frame in frames.items()]).collect():
         found[name].append(row)
     return {name: sorted(rows) for name, rows in found.items()}
+
+
+def values_of(frames: Mapping[str, DataFrame]) -> dict[str, list[tuple[Any, ...]]]:
+    """The rows of several frames as tuples, sorted for comparison, read by one query. Times must be selected as numbers."""
+    return {name: sorted((tuple(json.loads(row).values()) for row in rows), key=repr) for name, rows in json_rows_of(frames).items()}
 
 
 def _as_json() -> Column:
