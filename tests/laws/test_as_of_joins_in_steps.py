@@ -1,11 +1,14 @@
 """As-of joins in the engine: a table does not depend on its steps, equals a naive model of the log, and accounts for every row."""
 
+import json
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import pytest
 from deltalake import DeltaTable
+from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset, Preparation
 from operators import AsOfJoin, Tumbling, WindowedAggregate
@@ -16,6 +19,7 @@ from platform_defs.engine.advance.held_back import HoldingSource, find_holding_s
 from tests.conftest import CopyEngine, MakeEngine
 from tests.laws.test_closed_ranges import stream
 from tests.support.as_of_model import AsOfModel, AsOfRow
+from tests.support.json_rows import json_rows_of, values_of
 from tests.support.kills import run_and_die
 from tests.support.small_sources import HOUR, MINUTE, START, Event, law_violations, replay, rows_of, source, totals_of
 
@@ -46,6 +50,8 @@ def table(name: str, model: AsOfModel, suffix: str = "") -> DerivedAsset:
 ASSETS = [table(name, model) for name, model in MODELS.items()]
 AT_ONCE = [table(name, MODELS[name], "_at_once") for name in MODELS]
 SOURCES = [source("l"), source("r")]
+ACCOUNTED = ["inner", "aged", "arrived", "corrected"]
+"""The tables that were advanced in steps and whose accounts are compared with the rows; of the others, the account is only checked."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -67,58 +73,77 @@ def engine_and_steps(make_module_engine: MakeEngine) -> tuple[Engine, dict[str, 
             if number == 1 and name in ("kept", "arrived"):
                 run_and_die(lambda name=name: engine.advance(name), "advance.before_commit")
             steps[name] += engine.steps(name, checked=name in LATENESS)  # later corrections change the account of an earlier step
-    for asset in AT_ONCE:
-        assert list(engine.steps(asset.name, checked=True))
+    for name in MODELS:  # of the tables in `ACCOUNTED`, the account is compared with that of their steps
+        assert [*engine.steps(f"{name}_at_once", checked=name not in ACCOUNTED)]
     return engine, steps
 
 
-def log_rows(engine: Engine, name: str, side: str) -> list[AsOfRow]:
-    """The rows of a side that are not late, as the model reads them."""
-    late = {(row.seq, row.arrival) for row in engine.views.late(name, side).collect()}
-    rows = engine.lake.read(engine.spark, f"events/{side}").selectExpr("k", "v", "unix_millis(event_time) AS t", "seq", "arrival").collect()
-    kinds = {row.v: "-D" if row.v % 7 == 0 else "-U" if row.v % 5 == 0 else "+U" for row in rows}
-    return [AsOfRow(r.k, r.t, r.seq, r.arrival, f"{r.seq}-{r.arrival}", kinds[r.v]) for r in rows if (r.seq, r.arrival) not in late]
+@dataclass(frozen=True)
+class Rows:
+    """The rows of both sides; the ids of those that are late, by table and side, such as `inner l`; and the tables."""
+
+    sides: Mapping[str, list[AsOfRow]]
+    late: Mapping[str, set[str]]
+    tables: Mapping[str, list[str]]
+
+    def on_time(self, name: str, side: str) -> list[AsOfRow]:
+        """The rows of a side that are not late, as the model reads them."""
+        return [row for row in self.sides[side] if row.id not in self.late[f"{name} {side}"]]
+
+
+@pytest.fixture(scope="module")
+def rows(engine_and_steps: tuple[Engine, dict[str, list[Step]]]) -> Rows:
+    """What the tests read of the lake, by one query for each kind."""
+    engine, _ = engine_and_steps
+    kind = "CASE WHEN v % 7 = 0 THEN '-D' WHEN v % 5 = 0 THEN '-U' ELSE '+U' END"
+    columns = "k", "unix_millis(event_time) AS t", "seq", "arrival", "concat(seq, '-', arrival) AS id", f"{kind} AS kind"
+    logs = values_of({side: engine.lake.read(engine.spark, f"events/{side}").selectExpr(*columns) for side in "lr"})
+    late = values_of({f"{name} {side}": engine.views.late(name, side).selectExpr(columns[4]) for name in MODELS for side in "lr"})
+    return Rows(
+        {side: [AsOfRow(*row) for row in of_side] for side, of_side in logs.items()},
+        {view: {row_id for (row_id,) in ids} for view, ids in late.items()},
+        json_rows_of({name: engine.views.table(name).withColumn("t", F.unix_millis("result_time")) for name in engine.assets}),
+    )
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_table_equals_a_naive_model_of_the_log(engine_and_steps: tuple[Engine, dict[str, list[Step]]], name: str) -> None:
+def test_a_table_equals_a_naive_model_of_the_log(engine_and_steps: tuple[Engine, dict[str, list[Step]]], rows: Rows, name: str) -> None:
     engine, _ = engine_and_steps
-    sides = [log_rows(engine, name, side) for side in "lr"]
+    sides = [rows.on_time(name, side) for side in "lr"]
     closed_to = engine.pending.progress(name).closed_to or 0
     expected = Counter((one, other, t) for one, other, t in MODELS[name](*sides) if t is not None and t + 1 <= closed_to)
-    columns = "left_seq", "left_arrival", "right_seq", "right_arrival", "unix_millis(result_time)"
     found = Counter[Any]()
-    for left_seq, left_arrival, right_seq, right_arrival, t in engine.views.table(name).selectExpr(*columns).collect():
-        found[f"{left_seq}-{left_arrival}", None if right_seq is None else f"{right_seq}-{right_arrival}", t] += 1
+    for row in map(json.loads, rows.tables[name]):
+        version = None if row["right_seq"] is None else f"{row['right_seq']}-{row['right_arrival']}"
+        found[f"{row['left_seq']}-{row['left_arrival']}", version, row["t"]] += 1
     assert found == expected
     assert sum(n for (_, version, _), n in found.items() if version) > 50
-    assert engine.views.late(name, "l").count() > 0
+    assert rows.late[f"{name} l"]
     late = engine.late_rows(name, "r", 5)
     assert late is None if MODELS[name].change and name != "arrived" else late is not None
-    assert engine.views.late(name, "r").isEmpty() == (name == "arrived"), "no version is late if it is found by arrival"
+    assert (not rows.late[f"{name} r"]) == (name == "arrived"), "no version is late if it is found by arrival"
 
 
 @pytest.mark.parametrize("name", MODELS)
-def test_a_table_does_not_depend_on_its_steps(engine_and_steps: tuple[Engine, dict[str, list[Step]]], name: str) -> None:
+def test_a_table_does_not_depend_on_its_steps(engine_and_steps: tuple[Engine, dict[str, list[Step]]], rows: Rows, name: str) -> None:
     engine, steps = engine_and_steps
     assert len(steps[name]) > 2
     assert (engine.lake.delta(f"kept_rows/{name}") is not None) == (MODELS[name].max_age is None), "the newest versions are kept"
-    assert rows_of(engine.views.table(name)) == rows_of(engine.views.table(f"{name}_at_once"))
+    assert rows.tables[name] == rows.tables[f"{name}_at_once"]
 
 
-@pytest.mark.parametrize("name", ["inner", "aged", "arrived", "corrected"])
-def test_every_row_of_both_sides_is_accounted_for(engine_and_steps: tuple[Engine, dict[str, list[Step]]], name: str) -> None:
+@pytest.mark.parametrize("name", ACCOUNTED)
+def test_every_row_of_both_sides_is_accounted_for(engine_and_steps: tuple[Engine, dict[str, list[Step]]], rows: Rows, name: str) -> None:
     """A left row is matched if it has a version; a version is matched once the watermark has passed it, whether it is used or not."""
     engine, steps = engine_and_steps
     days = engine.accounts.days(name)
     assert all(a.holds for a in days)
     found, closed_to = totals_of(days), engine.pending.progress(name).closed_to or 0
-    closed = [row for row in log_rows(engine, name, "r") if row.t is not None and row.t + 1 <= closed_to]
+    closed = [row for row in rows.on_time(name, "r") if row.t is not None and row.t + 1 <= closed_to]
     assert found["r", "matched"] == len(closed)
     assert found["r", "unmatched"] == 0
     assert found["r", "pending"] == found["r", "accepted"] - found["r", "late"] - len(closed) > 0
-    table = engine.views.table(name)
-    assert found["l", "matched"] == table.where("right_seq IS NOT NULL").count() > 50
+    assert found["l", "matched"] == sum(row["right_seq"] is not None for row in map(json.loads, rows.tables[name])) > 50
     assert found["l", "unmatched"] > 0
     assert found["l", "pending"] > 0
     if name in LATENESS:
@@ -133,11 +158,11 @@ def test_every_row_of_both_sides_is_accounted_for(engine_and_steps: tuple[Engine
     assert {(a.side, a.day): a for a in checked}.items() <= {(a.side, a.day): a for a in days}.items()
 
 
-def test_late_rows_within_the_lateness_correct_closed_results(engine_and_steps: tuple[Engine, dict[str, list[Step]]]) -> None:
+def test_late_rows_within_the_lateness_correct_closed_results(engine_and_steps: tuple[Engine, dict[str, list[Step]]], rows: Rows) -> None:
     engine, _ = engine_and_steps
     assert engine.pending.progress("corrected").corrected
-    assert 0 < engine.views.late("corrected", "r").count() < engine.views.late("kept", "r").count()
-    assert 0 < engine.views.late("corrected", "l").count() < engine.views.late("kept", "l").count()
+    assert 0 < len(rows.late["corrected r"]) < len(rows.late["kept r"])
+    assert 0 < len(rows.late["corrected l"]) < len(rows.late["kept l"])
 
 
 def test_a_drained_stream_leaves_nothing_pending(engine_and_steps: tuple[Engine, dict[str, list[Step]]], copy_engine: CopyEngine) -> None:
