@@ -18,6 +18,7 @@ from platform_defs.engine import Engine
 from tests.conftest import MakeEngine
 from tests.laws.test_time_to_live import BATCHES, TTL
 from tests.support.clock import Clock
+from tests.support.json_rows import values_of
 from tests.support.small_sources import MINUTE, START, Event, join, replay, rows_of, source
 
 Row = tuple[str | None, int, int, tuple[int, int]]
@@ -70,30 +71,25 @@ def test_after_each_batch_each_table_equals_the_model(make_engine: MakeEngine, c
             "idle": _summed(_rows_within_ttl(log, lambda r, times=times: times[r[3][0]], engine.ledger.entries()[-1][0].ingested_at)),
             "last": last,
         }
-        for name, rows in wanted.items():
+        for name in TABLES:
             engine.advance(name)
-            assert rows_of(engine.views.table(name), "k", *(["v"] if name == "last" else SUMS)) == rows, (name, batch)
+        columns = {name: ["v"] if name == "last" else [*SUMS] for name in TABLES}
+        found = values_of({name: engine.views.table(name).select("k", *of) for name, of in columns.items()})
+        assert found == wanted, batch
         expired += len(wanted["kept"]) - len(wanted["removed"])
     assert expired > 0
     for name, operator in TABLES.items():
         changelog = engine.views.table(f"changelog/{name}")
         assert rows_of(fold(changelog.drop("changed_at"), key=operator.emits.key, order="step")) == rows_of(engine.views.table(name))
-        assert all(account.holds for account in engine.accounts.days(name))
-
-
-def test_without_rows_the_watermark_removes_expired_keys(make_engine: MakeEngine, clock: Clock) -> None:
-    engine = make_engine([source("l")], [DerivedAsset(name=n, inputs=("l",), operator=TABLES[n]) for n in ("kept", "removed", "last")])
-    replay(engine, [{"l": BATCHES[0]}])
-    for name in engine.assets:
-        engine.advance(name)
-    clock.pass_ms(30 * MINUTE)
+        assert all(account.holds for account in engine.accounts.days(name)), name
+    clock.pass_ms(30 * MINUTE)  # without rows, the watermark removes expired keys, and the clock those of `idle`
     engine.ingestion.control_batches.watermark({"l": START + 80 * MINUTE})
-    assert engine.pending.upserted_tables() == ["removed", "last"]
-    for name in ("removed", "last"):
+    assert engine.pending.upserted_tables() == ["removed", "idle", "last"]
+    for name in ("removed", "idle", "last"):
         engine.advance(name)
-        assert engine.views.table(name).isEmpty()
-        assert all(account.holds for account in engine.accounts.days(name))
-    assert engine.views.table("kept").count() == len({event.k for event in BATCHES[0]})
+        assert engine.views.table(name).isEmpty(), name
+        assert all(account.holds for account in engine.accounts.days(name)), name
+    assert engine.views.table("kept").count() == len({event.k for batch in BATCHES for event in batch})
 
 
 KEYS = 1_000
@@ -149,12 +145,9 @@ def _model_of_pairs(engine: Engine) -> Rows:
 
 
 def _tables_of_pairs(engine: Engine) -> Rows:
-    found: Rows = {}
-    for name in OF_PAIRS:
-        rows = engine.views.table(name)
-        rows = rows.withColumn("at", F.unix_millis("event_time")) if "event_time" in rows.columns else rows
-        found[name] = rows_of(rows, "k", *VALUES.get(name, ("n", "total")))
-    return found
+    frames = {name: engine.views.table(name) for name in OF_PAIRS}
+    frames["last_pair"] = frames["last_pair"].withColumn("at", F.unix_millis("event_time"))
+    return values_of({name: rows.select("k", *VALUES.get(name, ("n", "total"))) for name, rows in frames.items()})
 
 
 def _advance_readers(engine: Engine) -> None:
