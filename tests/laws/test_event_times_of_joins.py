@@ -97,11 +97,12 @@ def test_readers_of_a_join_with_the_time_of_a_row_equal_a_naive_model(make_engin
     """In steps with corrections, and in one step."""
     engine, batches = make_engine([source(name) for name in "lrs"], [*_tables(""), *_tables("_at_once")[:3]]), _batches(11)
     corrections = 0
-    for batch in batches:
+    for n, batch in enumerate(batches, 1):
         replay(engine, [batch])
+        if n == BATCHES:
+            engine.drain()
         for table in _tables(""):
             corrections += sum(step.after.step in [number for number, *_ in step.after.corrected] for step in engine.advance(table.name))
-    engine.drain()
     expected = _expected(batches)
     for suffix in ("", "_at_once"):
         tables = [table.name for table in _tables(suffix) if table.name in engine.assets]
@@ -111,7 +112,7 @@ def test_readers_of_a_join_with_the_time_of_a_row_equal_a_naive_model(make_engin
             if f"{name}{suffix}" not in tables:
                 continue
             assert _stored(engine, name, suffix) == +rows, f"{name}{suffix}"
-            assert law_violations(engine, f"{name}{suffix}") == set(), f"{name}{suffix}"
+    assert [table.name for table in _tables("") if law_violations(engine, table.name)] == []
     assert corrections > BATCHES
     assert sum(1 for row in expected["wider"] if row[2] is not None and row[3] is not None) > CASES // 2
 

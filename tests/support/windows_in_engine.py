@@ -1,10 +1,12 @@
 """What a test of windows compares with the model: the rows of an engine's log, and the results in its tables."""
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pyspark.sql import functions as F
 
 from platform_defs.engine import Engine
+from tests.support.json_rows import values_of
 from tests.support.small_sources import rows_of
 from tests.support.windows_model import TimedRow
 
@@ -14,6 +16,12 @@ def rows_with_watermark(engine: Engine, asset: str) -> list[TimedRow]:
     marks = engine.reading.operator_timeline(engine.assets[asset]).after
     rows = engine.reading.log("l", engine.ledger.head).select("k", F.unix_millis("event_time"), "v", "seq").collect()
     return [TimedRow(k, t, v, marks[seq - 1]) for k, t, v, seq in rows]
+
+
+def window_results_of(engine: Engine, columns: Mapping[str, Sequence[str]]) -> dict[str, list[tuple[Any, ...]]]:
+    """The rows of several tables of windows, as `window_results` returns them, read by one query."""
+    times = [F.unix_millis(c).alias(c) for c in ("window_start", "window_end")]
+    return values_of({table: engine.views.table(table).select("k", *times, *of_table) for table, of_table in columns.items()})
 
 
 def window_results(engine: Engine, table: str, *columns: str) -> list[tuple[Any, ...]]:
