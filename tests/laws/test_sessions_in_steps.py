@@ -1,5 +1,6 @@
 """Sessions finalized in several steps: the table equals the model, and a backfill of its log."""
 
+import json
 import random
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,6 +14,7 @@ from operators.contract import Operator
 from operators.timing import duration_ms
 from platform_defs.engine import Engine
 from tests.conftest import MakeEngine
+from tests.support.json_rows import json_rows_of, values_of
 from tests.support.kills import run_and_die
 from tests.support.sessions_model import SessionsModel
 from tests.support.small_sources import MINUTE, START, Event, law_violations, replay, rows_of, source
@@ -47,15 +49,19 @@ def _event(rng: random.Random, newest: int) -> Event:
 def _run(
     engine: Engine, live: list[str], again: list[str], batches: Sequence[Mapping[str, list[Event]]], kills: Sequence[list[str]] = ()
 ) -> None:
-    """Advance some tables after each batch, others once at the end. The first table is killed at the given points, batch by batch."""
-    for batch, points in zip(batches, kills or [[]] * len(batches), strict=True):
+    """Advance some tables after each batch, others once at the end. The first table is killed at the given points, batch by batch.
+
+    After the last batch, the sources are drained.
+    """
+    for number, (batch, points) in enumerate(zip(batches, kills or [[]] * len(batches), strict=True), 1):
         replay(engine, [batch])
+        if number == len(batches):
+            engine.drain()
         for point in points:
             run_and_die(lambda: engine.advance(live[0]), point)
         for name in live:
             engine.advance(name)
-    engine.drain()
-    for name in [*live, *again]:
+    for name in again:
         engine.advance(name)
 
 
@@ -87,14 +93,16 @@ def test_sessions_in_steps_equal_the_model_and_a_backfill(make_engine: MakeEngin
     keys = _model(engine, "live", lateness)
     wanted = [(k, *span, [i for _, i in sorted(part, key=lambda r: r[1])]) for k, model in keys.items() for span, part in model.results()]
     ids = F.transform("rows", lambda r: r["seq"] * 1_000_000_000 + r["arrival"]).alias("ids")
-    for table in ("live", "again"):
-        found = engine.views.table(table).select("k", *map(F.unix_millis, ("window_start", "window_end")), ids)
-        assert rows_of(found) == sorted(wanted, key=repr)
-    for table in ("{}_top", "verdicts/{}"):
-        assert rows_of(engine.views.table(table.format("live"))) == rows_of(engine.views.table(table.format("again")))
+    bounds = [F.unix_millis(c).alias(c) for c in ("window_start", "window_end")]
+    frames = {table: engine.views.table(table).select("k", *bounds, ids) for table in ("live", "again")}
+    frames |= {table: engine.views.table(table) for table in ("live_top", "again_top", "verdicts/live", "verdicts/again")}
+    frames["late"] = engine.views.late("live", "l").select((F.col("seq") * 1_000_000_000 + F.col("arrival")).alias("id"))
+    found = values_of(frames)
+    assert found["live"] == found["again"] == sorted(wanted, key=repr)
+    assert found["live_top"] == found["again_top"]
+    assert found["verdicts/live"] == found["verdicts/again"]
     late = sorted(i for model in keys.values() for _, i in model.late)
-    seen = engine.views.late("live", "l").select((F.col("seq") * 1_000_000_000 + F.col("arrival")).alias("id")).collect()
-    assert sorted(r.id for r in seen) == late
+    assert sorted(i for (i,) in found["late"]) == late
     assert late
     assert any(model.recorded for model in keys.values())
     assert any(end - start == SESSIONS.longest_ms for model in keys.values() for (start, end), _ in model.results())
@@ -120,12 +128,12 @@ def test_sessions_of_two_sides_equal_a_backfill(make_engine: MakeEngine, names: 
     assets = [DerivedAsset(name=f"{n}{again}", inputs=("l", "r"), operator=both[n]) for n in names for again in ("", "_again")]
     engine = make_engine([source("l"), source("r")], assets)
     _run(engine, names, [f"{n}_again" for n in names], _batches(5))
+    late = {side: engine.views.late("groups", side).select("seq") for side in "lr"}
+    found = json_rows_of({name: engine.views.table(name) for name in engine.assets} | late)
     for name in names:
-        assert rows_of(engine.views.table(name)) == rows_of(engine.views.table(f"{name}_again"))
-        assert not engine.views.table(name).isEmpty()
-    ids = "sum(size(left)) + sum(size(right))"
-    accepted = sum(engine.reading.log(side, engine.ledger.head).count() - engine.views.late("groups", side).count() for side in "lr")
-    assert engine.views.table("groups").selectExpr(ids).collect()[0][0] == accepted
+        assert found[name] == found[f"{name}_again"] != [], name
+    accepted = sum(len(batch[side]) for batch in _batches(5) for side in "lr") - sum(len(found[side]) for side in "lr")
+    assert sum(len(row["left"]) + len(row["right"]) for row in map(json.loads, found["groups"])) == accepted
 
 
 @pytest.mark.parametrize("how", ["strict", pytest.param("lenient", marks=SOAK)])
@@ -146,9 +154,11 @@ def test_the_rankings_of_sessions_in_steps_equal_the_model_and_a_backfill(make_e
             wanted["last"].append((k, *span, max(part)[1]))
             ranked = sorted((-values[id_], id_) for _, id_ in part)
             wanted["best"] += [(k, *span, n, id_) for n, (_, id_) in enumerate(ranked[:2], 1)]
-    for name, rank in (("last", []), ("best", ["rank"])):
-        for table in (name, f"{name}_again"):
-            bounds = [F.unix_millis(c) for c in ("window_start", "window_end")]
-            assert rows_of(engine.views.table(table).select("k", *bounds, *rank, columns[1])) == sorted(wanted[name], key=repr), table
-        assert law_violations(engine, name) == set()
-        assert engine.views.late(name, "l").count() == sum(len(model.late) for model in keys.values()) > 0
+    bounds = [F.unix_millis(c).alias(c) for c in ("window_start", "window_end")]
+    ranks = {f"{name}{again}": rank for name, rank in (("last", []), ("best", ["rank"])) for again in ("", "_again")}
+    frames = {table: engine.views.table(table).select("k", *bounds, *rank, columns[1]) for table, rank in ranks.items()}
+    found = values_of(frames | {f"late {name}": engine.views.late(name, "l").select(columns[1]) for name in operators})
+    for name in operators:
+        assert found[name] == found[f"{name}_again"] == sorted(wanted[name], key=repr), name
+        assert law_violations(engine, name) == set(), name
+        assert len(found[f"late {name}"]) == sum(len(model.late) for model in keys.values()) > 0, name
