@@ -10,6 +10,7 @@ import shutil
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import reduce
 from io import BytesIO
 from pathlib import Path
 from random import Random
@@ -20,6 +21,7 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from assets.contracts import RowRule, SourceContract
@@ -193,13 +195,15 @@ def _cases(draw: st.DrawFn, name: str, files: int) -> Case:
     return Case(contract, [Input(f"{draw(_NAMES)}-{n}{suffix}", content, rows) for n, (suffix, content, rows) in enumerate(made)])
 
 
-def _rows_by_file(engine: Engine, contract: SourceContract) -> Counter[int]:
-    """How many rows of each file are in the log and the quarantine, by the rank of the file in the batch."""
-    found = Counter[int]()
-    for table in (contract.log, contract.quarantine):
-        if engine.lake.delta(table) is not None:
-            rank = F.shiftright(F.col(ARRIVAL), RANK_BITS).alias("rank")
-            found.update({r["rank"]: r["count"] for r in engine.views.table(table).groupBy(rank).count().collect()})
+def _rows_by_file(engine: Engine) -> dict[str, Counter[int]]:
+    """How many rows of each file are in the log and the quarantine of a source, by the rank of the file in the batch."""
+    found, ranks = {name: Counter[int]() for name in engine.sources}, list[DataFrame]()
+    for name, contract in engine.sources.items():
+        for table in (contract.log, contract.quarantine):
+            if engine.lake.delta(table) is not None:
+                ranks.append(engine.views.table(table).select(F.lit(name), F.shiftright(F.col(ARRIVAL), RANK_BITS)))
+    for name, rank in reduce(DataFrame.union, ranks).collect():
+        found[name][rank] += 1
     return found
 
 
@@ -219,11 +223,12 @@ def _check_every_line(make_engine: MakeEngine, root: Path, cases: Sequence[Case]
     every = [f for case in cases for f in landed_files(engine.folders[case.contract.name], case.contract.name)]
     entry = engine.ingestion.batches.files(every)
     assert entry is not None
+    rows_by_file = _rows_by_file(engine)
     for case in cases:
         [ingested] = [s for s in entry if s.source == case.contract.name]
         assert ingested.rows_read == ingested.accepted + ingested.duplicate + ingested.quarantined + ingested.markers
         assert len(ingested.offsets) == len(case.files)
-        found, files = _rows_by_file(engine, case.contract), sorted(f for f in every if f.source == case.contract.name)
+        found, files = rows_by_file[case.contract.name], sorted(f for f in every if f.source == case.contract.name)
         assert found.total() == ingested.rows_read
         for rank, file in enumerate(files):
             landed_as = next(f for f in case.files if f.name == Path(file.pattern.replace("\\", "")).name)
