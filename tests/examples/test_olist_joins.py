@@ -84,7 +84,7 @@ def test_late_orders_and_payments_are_joined_as_if_they_had_arrived_in_time(make
         "joined": {"how": "left", "late_rows": "join"},
         "dropped": {"how": "left"},
     }
-    engine = _ingested(make_engine, joins, "as_is", files=3)
+    engine = _ingested(make_engine, joins, "as_is", files=2)
     names = "order_id", F.col("order_seq").isNull(), F.col("payment_seq").isNull(), "method", F.unix_millis("result_time")
     assert rows_of(engine.views.table("corrected").select(*names)) == _wanted(FULL)
     orders_out = {name: engine.views.table(name).select("order_id").distinct().count() for name in ("joined", "dropped")}
