@@ -3,7 +3,7 @@
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import given
@@ -49,7 +49,10 @@ class Returns:
 
 
 def _after(how: Any, counts: BatchCounts = COUNTS, last: SourceEntry | None = LAST) -> int | None:
-    contract: SourceContract = source("l", watermark=how)
+    return _after_batch(source("l", watermark=how), counts, last)
+
+
+def _after_batch(contract: SourceContract, counts: BatchCounts, last: SourceEntry | None) -> int | None:
     return watermark_after(contract, counts, NO_ROWS, last, None, 5_000)
 
 
@@ -108,9 +111,11 @@ def test_an_error_of_a_generator_names_the_source() -> None:
 
 @given(st.lists(st.one_of(st.none(), st.integers(-(10**12), 10**12)), max_size=20))
 def test_a_watermark_never_goes_back(values: list[int | None]) -> None:
-    last: SourceEntry | None = None
+    generator, last = Returns(None), cast(SourceEntry | None, None)
+    contract = source("l", watermark=Generated(generator))
     for n, value in enumerate(values):
-        watermark = _after(Generated(Returns(value)), last=last)
+        generator.value = value
+        watermark = _after_batch(contract, COUNTS, last)
         known = [v for v in values[: n + 1] if v is not None]
         assert watermark == max(known, default=None)
         last = replace(LAST, watermark=watermark)
@@ -142,7 +147,7 @@ STRATEGIES: dict[Any, Callable[[list[int], list[int], list[int]], int | None]] =
 @pytest.mark.parametrize("how", STRATEGIES, ids=str)
 def test_watermarks_equal_those_of_a_model(how: Any) -> None:
     """Random streams, some batches without accepted rows. The watermark is the highest value so far."""
-    rng = random.Random(6)
+    rng, contract = random.Random(6), source("l", watermark=how)
     for case in range(example_count(1_000)):
         last, seen, marks = None, list[int](), list[int]()
         for _ in range(rng.randrange(8)):
@@ -150,7 +155,7 @@ def test_watermarks_equal_those_of_a_model(how: Any) -> None:
             seen += times
             of_batch = {"first": min(times, default=None), "last": max(times, default=None), "watermark": min(times, default=None)}
             mean = sum(times) / len(times) if times else None
-            watermark = _after(how, replace(COUNTS, good=len(times), mean=mean, **of_batch), last)
+            watermark = _after_batch(contract, replace(COUNTS, good=len(times), mean=mean, **of_batch), last)
             expected = STRATEGIES[how](times, seen, marks) if times else None
             marks += [] if expected is None else [expected]
             assert watermark == max(marks, default=None), case
