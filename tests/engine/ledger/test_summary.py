@@ -182,9 +182,10 @@ def test_a_summary_changes_no_answer_about_later_batches(examples: int) -> None:
         summarize(twice, first)
         if summarize(reopened(twice, clock), second):
             summarize(once, second)
-            assert reopened(twice, clock).newest_rows() == reopened(once, clock).newest_rows()
+            again, at_once = reopened(twice, clock), reopened(once, clock)
+            assert again.newest_rows() == at_once.newest_rows()
             for name in SOURCES:
-                assert reopened(twice, clock).offsets_in_order(name) == reopened(once, clock).offsets_in_order(name)
+                assert again.offsets_in_order(name) == at_once.offsets_in_order(name)
         summarize(kept, second)
         if entries[cut:]:
             kept.commit(entries[cut:])
