@@ -10,6 +10,7 @@ from pyspark.sql.types import StructType
 from platform_defs.engine import Engine
 from platform_defs.engine.lake.tables import Lake
 from tests.conftest import MakeEngine
+from tests.operators.frames import tagged
 from tests.support.clock import Clock
 from tests.support.small_sources import START, iso, land, rows_of, source
 
@@ -65,15 +66,27 @@ def engine(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Eng
     return engine
 
 
-@pytest.mark.parametrize("name", TYPES)
-def test_a_json_number_equals_the_same_digits_in_csv(engine: Engine, name: str) -> None:
-    files = [Path(o.split("|")[0]).name for o in next(s for s in engine.ledger.entries()[-1] if s.source == name).offsets]
-    found: dict[str, dict[str, str]] = {f: {} for f in files}
-    for arrival, k, p in rows_of(engine.views.table(f"events/{name}").selectExpr("arrival", "k", "cast(p as string)")):
-        found[files[arrival >> 42]][DIGITS[int(k)]] = p
-    for arrival, reason, raw in rows_of(engine.views.table(f"quarantine/{name}"), "arrival", "reason", "raw"):
+Outcomes = dict[str, dict[str, str]]
+
+
+@pytest.fixture(scope="module")
+def outcomes(engine: Engine) -> dict[str, Outcomes]:
+    """For each type, the value or the reason of the quarantine by file and digits."""
+    last = {s.source: [Path(o.split("|")[0]).name for o in s.offsets] for s in engine.ledger.entries()[-1]}
+    found: dict[str, Outcomes] = {name: {file: {} for file in files} for name, files in last.items()}
+    accepted = {name: engine.views.table(f"events/{name}").selectExpr("arrival", "k", "cast(p as string) AS p") for name in TYPES}
+    rejected = {name: engine.views.table(f"quarantine/{name}").select("arrival", "raw", "reason") for name in TYPES}
+    for name, arrival, k, p in tagged(accepted).collect():
+        found[name][last[name][arrival >> 42]][DIGITS[int(k)]] = p
+    for name, arrival, raw, reason in tagged(rejected).collect():
         k = json.loads(raw)["k"] if raw.startswith("{") else raw.split(",")[0]
-        found[files[arrival >> 42]][DIGITS[int(k)]] = reason
+        found[name][last[name][arrival >> 42]][DIGITS[int(k)]] = reason
+    return found
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_a_json_number_equals_the_same_digits_in_csv(outcomes: dict[str, Outcomes], name: str) -> None:
+    found = outcomes[name]
     assert found.keys() == {"number.jsonl", "text.jsonl", "fields.csv"}
     assert found["fields.csv"].keys() == set(DIGITS)
     assert found["number.jsonl"] == found["fields.csv"]

@@ -4,12 +4,15 @@ import json
 from dataclasses import dataclass
 from datetime import date, time
 from decimal import Decimal
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from assets.days import moment
 from platform_defs.engine import Engine
@@ -46,14 +49,17 @@ def _write(engine: Engine, name: str, key: str, w: pa.Array | str) -> None:
         _parquet(engine, name, key, w)
 
 
-def _outcome(engine: Engine, name: str) -> dict[str, Any]:
-    """The value of `w` by key; for a quarantined row its reason."""
-    found: dict[str, Any] = {}
-    if engine.lake.delta(f"events/{name}") is not None:
-        found |= dict(rows_of(engine.views.table(f"events/{name}"), "k", "w"))
-    if engine.lake.delta(f"quarantine/{name}") is not None:
-        rejected = rows_of(engine.views.table(f"quarantine/{name}"), "path", "reason")
-        found |= {Path(path).stem: UNREAD if reason.startswith(UNREAD) else reason for path, reason in rejected}
+def _outcomes(engine: Engine) -> dict[str, dict[str, Any]]:
+    """The value of `w` by key, of each source; for a quarantined row its reason. One query reads all logs, one all quarantines."""
+    found: dict[str, dict[str, Any]] = {name: {} for name in engine.sources}
+    logs = [name for name in engine.sources if engine.lake.delta(f"events/{name}") is not None]
+    frames = [engine.views.table(f"events/{name}").select(F.lit(name).alias("source"), "k", F.col("w").alias(name)) for name in logs]
+    for row in reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), frames).collect():
+        found[row["source"]][row["k"]] = row[row["source"]]
+    quarantines = [name for name in engine.sources if engine.lake.delta(f"quarantine/{name}") is not None]
+    rejected = [engine.views.table(f"quarantine/{name}").select(F.lit(name), "path", "reason") for name in quarantines]
+    for name, path, reason in reduce(DataFrame.union, rejected).collect():
+        found[name][Path(path).stem] = UNREAD if reason.startswith(UNREAD) else reason
     return found
 
 
@@ -120,7 +126,7 @@ def test_an_added_column_with_another_type_is_converted_or_quarantined(make_engi
         if not case.together:
             _write(engine, name, f"two{n}", case.second)
     engine.ingest()
-    outcomes = {name: _outcome(engine, name) for name in dict.fromkeys(names)}
+    outcomes = _outcomes(engine)
     found = {
         case.id: (outcomes[name].get("one"), outcomes[name].get(f"two{n}")) for n, (name, case) in enumerate(zip(names, ADDED, strict=True))
     }
@@ -182,10 +188,10 @@ def test_a_nested_value_of_another_type_is_converted_or_quarantined(make_engine:
     for n, case in enumerate(NESTED):
         _write(engine, f"s{types.index(case.type)}", f"case{n}", case.given)
     engine.ingest()
-    outcomes = [_outcome(engine, f"s{n}") for n in range(len(types))]
-    found = {case.id: outcomes[types.index(case.type)].get(f"case{n}") for n, case in enumerate(NESTED)}
+    outcomes = _outcomes(engine)
+    found = {case.id: outcomes[f"s{types.index(case.type)}"].get(f"case{n}") for n, case in enumerate(NESTED)}
     assert found == {case.id: case.result for case in NESTED}
-    assert sum(map(len, outcomes)) == len(NESTED)
+    assert sum(map(len, outcomes.values())) == len(NESTED)
     assert engine.ingest() == []
 
 
@@ -205,6 +211,6 @@ def test_a_date_is_followed_only_by_a_time(make_engine: MakeEngine) -> None:
     for n, w in enumerate([*good, *bad]):
         _write(engine, "l", f"{n:02}", json.dumps(w))
     engine.ingest()
-    found = _outcome(engine, "l")
+    found = _outcomes(engine)["l"]
     assert {k: v for k, v in found.items() if int(k) < len(good)} == {f"{n:02}": date(2026, 3, 1) for n in range(len(good))}
     assert [v for k, v in sorted(found.items()) if int(k) >= len(good)] == ["type: w is no date"] * len(bad)

@@ -6,12 +6,15 @@ import os
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import reduce
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from assets.contracts import RowRule
 from platform_defs.engine import Engine
@@ -46,15 +49,14 @@ def _keys(engine: Engine, name: str = "l") -> list[Any]:
 
 def _counts_add_up(engine: Engine) -> bool:
     """Whether the ledger's totals equal the rows of the logs and the quarantines, batch by batch."""
-    for name, contract in engine.sources.items():
-        entries = [s for e in engine.ledger.entries() for s in e if s.source == name]
-        if any(s.rows_read != s.accepted + s.duplicate + s.quarantined + s.markers for s in entries):
-            return False
-        for table, counted in ((contract.log, "accepted"), (contract.quarantine, "quarantined")):
-            rows = Counter(r.seq for r in engine.views.table(table).select("seq").collect()) if engine.lake.delta(table) else Counter()
-            if rows != Counter({s.seq: getattr(s, counted) for s in entries if getattr(s, counted)}):
-                return False
-    return True
+    entries = [s for e in engine.ledger.entries() for s in e]
+    if any(s.rows_read != s.accepted + s.duplicate + s.quarantined + s.markers for s in entries):
+        return False
+    tables = {c.log: (name, "accepted") for name, c in engine.sources.items()}
+    tables |= {c.quarantine: (name, "quarantined") for name, c in engine.sources.items()}
+    frames = [engine.views.table(table).select(F.lit(table), "seq") for table in tables if engine.lake.delta(table)]
+    counted = {(table, s.seq): getattr(s, of) for table, (name, of) in tables.items() for s in entries if s.source == name}
+    return Counter(map(tuple, reduce(DataFrame.union, frames).collect())) == Counter({at: rows for at, rows in counted.items() if rows})
 
 
 def _accepted(entries: Sequence[Sequence[SourceEntry]]) -> list[tuple[str, int, int]]:
