@@ -1,6 +1,7 @@
 """Session windows: results and lateness decisions equal the model, at edges and before 1970; illegal parameters are refused."""
 
 import random
+from functools import reduce
 from itertools import count
 from typing import Any
 
@@ -113,26 +114,50 @@ def test_lateness_decisions(spark: SparkSession, watermark: int) -> None:
     assert found == {which: wanted for which, (*_, wanted) in cases.items()}
 
 
-@pytest.mark.parametrize("lateness", [0, 15])
-def test_lateness_decisions_equal_the_model_batch_by_batch(spark: SparkSession, lateness: int) -> None:
-    counted = WindowedAggregate(by="k", window=SESSIONS, aggregates={"n": "count(*)"}, allowed_lateness=lateness)
-    rng, ids, rows, cut = random.Random(5), count(), list[dict[str, Any]](), 0
-    keys = {str(k): SessionsModel(GAP, LONGEST, lateness) for k in range(100)}
+class _Decisions:
+    """Random rows of 100 keys, and the lateness decisions of the model batch by batch."""
+
+    def __init__(self, lateness: int) -> None:
+        self._lateness, self._rng, self._ids = lateness, random.Random(5), count()
+        self._counted = WindowedAggregate(by="k", window=SESSIONS, aggregates={"n": "count(*)"}, allowed_lateness=lateness)
+        self._models = {str(k): SessionsModel(GAP, LONGEST, lateness) for k in range(100)}
+        self._rows = list[dict[str, Any]]()
+        self.cut = 0
+
+    @property
+    def has_recorded_sessions(self) -> bool:
+        return any(model.recorded for model in self._models.values())
+
+    def of_spark(self, spark: SparkSession, newest: int) -> DataFrame:
+        """Add a batch, and decide which of its rows are late."""
+        for k in [*self._models] * 5:
+            time = newest - self._rng.randrange(30 + self._lateness)
+            self._rows.append({"k": k, "id": next(self._ids), "t": time, "new": True})
+        return self._counted.lateness_decisions(newest - 20, _frame(spark, self._rows))
+
+    def of_model(self, newest: int) -> dict[int, tuple[int, int] | None]:
+        """The decisions for the batch that was added, by the id of the row."""
+        mark, new = newest - 20, [r for r in self._rows if r["new"]]
+        for k, model in self._models.items():
+            model.add_batch([(r["t"], r["id"]) for r in new if r["k"] == k], mark)
+        late = {i for model in self._models.values() for _, i in model.late}
+        kept = {i: span for model in self._models.values() for span, part in model.recorded.items() for _, i in part}
+        wanted = {r["id"]: kept.get(r["id"]) for r in self._rows if r["id"] in late or (r["id"] in kept and not r.get("s"))}
+        self.cut += sum(r["id"] in late and r["t"] + GAP + self._lateness > mark for r in new)
+        self._rows = [r | {"new": False, "s": kept.get(r["id"])} for r in self._rows if r["id"] not in late]
+        return wanted
+
+
+def test_lateness_decisions_equal_the_model_batch_by_batch(spark: SparkSession) -> None:
+    """Without and with an allowed lateness; one query decides for both."""
+    runs = {lateness: _Decisions(lateness) for lateness in (0, 15)}
     for newest in range(30, 120, 15):
-        mark, known = newest - 20, len(rows)
-        for k in [*keys] * 5:
-            rows.append({"k": k, "id": next(ids), "t": newest - rng.randrange(30 + lateness), "new": True})
-        decisions = counted.lateness_decisions(mark, _frame(spark, rows)).collect()
-        for k, model in keys.items():
-            model.add_batch([(r["t"], r["id"]) for r in rows[known:] if r["k"] == k], mark)
-        late = {i for model in keys.values() for _, i in model.late}
-        kept = {i: span for model in keys.values() for span, part in model.recorded.items() for _, i in part}
-        wanted = {r["id"]: kept.get(r["id"]) for r in rows if r["id"] in late or (r["id"] in kept and not r.get("s"))}
-        assert {r["arrival"]: None if r[SESSION] is None else tuple(r[SESSION]) for r in decisions} == wanted
-        cut += sum(r["id"] in late and r["t"] + GAP + lateness > mark for r in rows[known:])
-        rows = [r | {"new": False, "s": kept.get(r["id"])} for r in rows if r["id"] not in late]
-    assert cut
-    assert any(model.recorded for model in keys.values())
+        frames = [run.of_spark(spark, newest).select(F.lit(lateness), "arrival", SESSION) for lateness, run in runs.items()]
+        found: dict[int, dict[int, tuple[int, int] | None]] = {lateness: {} for lateness in runs}
+        for lateness, arrival, session in reduce(DataFrame.union, frames).collect():
+            found[lateness][arrival] = None if session is None else tuple(session)
+        assert found == {lateness: run.of_model(newest) for lateness, run in runs.items()}, newest
+    assert all(run.cut and run.has_recorded_sessions for run in runs.values())
 
 
 def test_the_rows_of_a_recorded_session_stay_in_it(spark: SparkSession) -> None:
