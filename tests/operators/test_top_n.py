@@ -184,42 +184,72 @@ def _table(rows: list[tuple[Any, ...]], columns: list[str], key: tuple[str, ...]
     return found
 
 
-@pytest.mark.parametrize("spec", SPECS, ids=lambda spec: spec.id)
-def test_the_leaderboard_equals_the_model_and_the_changelog_its_difference(spark: SparkSession, spec: Spec) -> None:
-    cases, models = _cases(spec), [spec.model() for _ in range(CASES)]
-    operator = spec.operator()
-    assert operator.strategy_used == spec.strategy
-    key = operator.emits.key
-    all_rows, kept = Rows(), Rows()
-    before: dict[Any, Any] = {}
-    current = operator(_frame(spark, [], spec.has_changes))
-    changes, sizes = dict[str, DataFrame](), dict[str, Counter[str]]()
-    for number, batch in enumerate(cases):
-        new = [row for rows in batch for row in rows]
+class _Run:
+    """The cases of a spec, batch by batch: the frames that Spark computes, and the table that the model has."""
+
+    def __init__(self, spark: SparkSession, spec: Spec) -> None:
+        self._spark, self.spec, self._cases = spark, spec, _cases(spec)
+        self._models, self._operator = [spec.model() for _ in range(CASES)], spec.operator()
+        self._all_rows, self._kept, self._current = Rows(), Rows(), self._operator(_frame(spark, [], spec.has_changes))
+        self.columns, self.before = self._current.columns, dict[Any, Any]()
+        self.changes, self.sizes = dict[str, DataFrame](), dict[str, Counter[str]]()
+        assert self._operator.strategy_used == spec.strategy
+
+    def frames(self, number: int) -> dict[str, DataFrame]:
+        """The table after a batch: from all rows, and from the table before it or the rows that were kept; and the rows to be kept."""
+        operator, has_changes = self._operator, self.spec.has_changes
+        new = [row for rows in self._cases[number] for row in rows]
         for row in new:
-            models[row["case_id"]].apply(row)
-        all_rows += new
-        columns, schema = current.columns, current.schema
-        frames = {"all_rows": operator(_frame(spark, all_rows, spec.has_changes))}
+            self._models[row["case_id"]].apply(row)
+        self._all_rows += new
+        frames = {"all_rows": operator(_frame(self._spark, self._all_rows, has_changes))}
         if operator.strategy_used != "retract":
-            frames["merged"] = operator.fold(current, _frame(spark, new, spec.has_changes))
-        elif isinstance(operator.reads, ByKey) and operator.reads.keeps:
-            kept_and_new = _frame(spark, kept + new, spec.has_changes)
-            frames |= {"kept": operator(kept_and_new), "needed": operator.still_needed(kept_and_new, None)}
-        found = {name: [json.loads(row) for row in rows] for name, rows in json_rows_of(frames).items()}
-        kept = [{**dict.fromkeys(SCHEMA.names), **row} for row in found.pop("needed", [])]
-        ranked = [(*[row[c] for c in columns if c != "rank"], rank) for model in models for row, rank in model.ranks()]
+            return frames | {"merged": operator.fold(self._current, _frame(self._spark, new, has_changes))}
+        if not isinstance(operator.reads, ByKey) or not operator.reads.keeps:
+            return frames
+        kept_and_new = _frame(self._spark, self._kept + new, has_changes)
+        kept = {"kept": operator(kept_and_new)} if number else {}  # before the first batch, there are none
+        return frames | kept | {"needed": operator.still_needed(kept_and_new, None)}
+
+    def check(self, number: int, found: dict[str, Rows]) -> None:
+        """Compare the table after a batch with the model."""
+        key, columns = self._operator.emits.key, self.columns
+        self._kept = [{**dict.fromkeys(SCHEMA.names), **row} for row in found.pop("needed", [])]
+        ranked = [(*[row[c] for c in columns if c != "rank"], rank) for model in self._models for row, rank in model.ranks()]
         wanted = _table([_table_values(row, columns) for row in ranked], columns, key)
         for name, rows in found.items():
-            assert _table([tuple(row[c] for c in columns) for row in rows], columns, key) == wanted, name
-        sizes[str(number)] = size_of_difference(before, wanted)
-        after = frame(spark, wanted.values(), to_arrow_schema(schema))  # Spark would start Python processes for a list of rows
-        changes[str(number)] = difference(current, after, key=key).select("change")
-        before, current = wanted, after
-    found_changes = {number: Counter(json.loads(row)["change"] for row in rows) for number, rows in json_rows_of(changes).items()}
-    assert found_changes == sizes
-    assert len(before) > CASES // 2
-    assert (0 < len(kept) < len(all_rows)) == (operator.strategy_used == "retract")
+            assert _table([tuple(row[c] for c in columns) for row in rows], columns, key) == wanted, (self.spec.id, name, number)
+        self.sizes[str(number)] = size_of_difference(self.before, wanted)
+        # Spark would start Python processes for a list of rows
+        after = frame(self._spark, wanted.values(), to_arrow_schema(self._current.schema))
+        self.changes[str(number)] = difference(self._current, after, key=key).select("change")
+        self.before, self._current = wanted, after
+
+    def check_kept_rows(self) -> None:
+        """Some rows are kept, and some are not, if rows may have to be ranked again."""
+        assert len(self.before) > CASES // 2, self.spec.id
+        assert (0 < len(self._kept) < len(self._all_rows)) == (self._operator.strategy_used == "retract"), self.spec.id
+
+
+@pytest.mark.parametrize("kind", dict.fromkeys(spec.id.split(",")[0] for spec in SPECS))
+def test_the_leaderboard_equals_the_model_and_the_changelog_its_difference(spark: SparkSession, kind: str) -> None:
+    """One query has the tables of all specs of a kind of input after a batch, and one all changes."""
+    runs = [_Run(spark, spec) for spec in SPECS if spec.id.split(",")[0] == kind]
+    for number in range(BATCHES):
+        frames = {(run.spec.id, name): rows for run in runs for name, rows in run.frames(number).items()}
+        found = _rows_by_name(frames)
+        for run in runs:
+            run.check(number, {name: rows for (spec, name), rows in found.items() if spec == run.spec.id})
+    changes = _rows_by_name({(run.spec.id, number): rows for run in runs for number, rows in run.changes.items()})
+    sizes = {(run.spec.id, number): size for run in runs for number, size in run.sizes.items()}
+    assert {at: Counter(row["change"] for row in rows) for at, rows in changes.items()} == sizes
+    for run in runs:
+        run.check_kept_rows()
+
+
+def _rows_by_name(frames: dict[tuple[str, str], DataFrame]) -> dict[tuple[str, str], Rows]:
+    found = json_rows_of({"|".join(name): rows for name, rows in frames.items()})
+    return {name: [json.loads(row) for row in found["|".join(name)]] for name in frames}
 
 
 def _table_values(row: tuple[Any, ...], columns: list[str]) -> tuple[Any, ...]:
