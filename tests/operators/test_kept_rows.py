@@ -2,12 +2,13 @@
 
 import json
 import random
+from functools import reduce
 from itertools import count
 from typing import Any
 
 import pyarrow as pa
-import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from operators import Aggregate, Deduplicate, TopN
 from operators.contract import KeepsRows
@@ -58,19 +59,39 @@ def _frame(spark: SparkSession, rows: list[Row], schema: pa.Schema = SCHEMA) -> 
     return spark.createDataFrame(pa.Table.from_pylist(rows, schema))
 
 
-@pytest.mark.parametrize("name", OPERATORS)
-def test_kept_rows_and_new_rows_give_the_result_of_all_rows(spark: SparkSession, name: str) -> None:
-    operator, every, kept, batches = OPERATORS[name], list[Row](), list[Row](), _batches()
+def _schema(name: str) -> pa.Schema:
+    return PARTIAL_SCHEMA if name == "merged" else KEPT_SCHEMA
+
+
+def _rows_of_keys(texts: list[str], keys: set[tuple[int, str | None]]) -> list[Row]:
+    return [row for row in map(json.loads, texts) if (row["case_id"], row["k"]) in keys]
+
+
+def test_kept_rows_and_new_rows_give_the_result_of_all_rows(spark: SparkSession) -> None:
+    """One query has the results of all operators after a batch, and one the rows that they keep for the next batch."""
+    batches, every = _batches(), list[Row]()
+    kept: dict[str, list[Row]] = {name: [] for name in OPERATORS}
     for n, (_, new) in enumerate(batches):
         every += new
-        schema = PARTIAL_SCHEMA if name == "merged" else KEPT_SCHEMA
-        rows = _frame(spark, kept, schema).unionByName(_frame(spark, new), allowMissingColumns=True)
-        keys = {(row["case_id"], row["k"]) for row in new}
-        found = json_rows_of({"kept and new": operator(rows), "every": operator(_frame(spark, every))})
-        results = {name: [json.loads(text) for text in texts] for name, texts in found.items()}
-        of_keys = {name: [row for row in given if (row["case_id"], row["k"]) in keys] for name, given in results.items()}
-        assert of_keys["kept and new"] == of_keys["every"]
-        mark = batches[n + 1][0] if n + 1 < BATCHES else batches[n][0]
-        kept = operator.still_needed(rows, mark - 2 * TTL).toArrow().to_pylist()
-        assert set(kept[0]) == set(schema.names)
-    assert 0 < len(kept) < len(every) * (0.75 if name == "not merged" else 0.5)
+        new_rows, every_row = _frame(spark, new), _frame(spark, every)
+        rows = {name: _frame(spark, kept[name], _schema(name)).unionByName(new_rows, allowMissingColumns=True) for name in OPERATORS}
+        if n > 0:  # no rows are kept before the first batch
+            keys = {(row["case_id"], row["k"]) for row in new}
+            found = json_rows_of({name: operator(rows[name]) for name, operator in OPERATORS.items()})
+            wanted = json_rows_of({name: operator(every_row) for name, operator in OPERATORS.items()})
+            for name in OPERATORS:
+                assert _rows_of_keys(found[name], keys) == _rows_of_keys(wanted[name], keys), (name, n)
+        if n + 1 < BATCHES:
+            kept = _kept({name: operator.still_needed(rows[name], batches[n + 1][0] - 2 * TTL) for name, operator in OPERATORS.items()})
+    before_the_last = len(every) - len(batches[-1][1])
+    for name, of_operator in kept.items():
+        assert 0 < len(of_operator) < before_the_last * (0.75 if name == "not merged" else 0.5), name
+
+
+def _kept(frames: dict[str, DataFrame]) -> dict[str, list[Row]]:
+    assert {name: {*rows.columns} for name, rows in frames.items()} == {name: {*_schema(name).names} for name in frames}
+    tagged = [rows.withColumn("operator", F.lit(name)) for name, rows in frames.items()]
+    found: dict[str, list[Row]] = {name: [] for name in frames}
+    for row in reduce(lambda one, other: one.unionByName(other, allowMissingColumns=True), tagged).toArrow().to_pylist():
+        found[row["operator"]].append(row)
+    return found
