@@ -8,6 +8,8 @@ from typing import Any
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
 Row = tuple[str, str | None, int | None, str, int]
 """`case_id`, key, event time in epoch microseconds, the row's name, a value."""
@@ -26,6 +28,11 @@ def table(rows: Iterable[tuple[object, ...]], schema: pa.Schema = EVENTS) -> pa.
 def frame(spark: SparkSession, rows: Iterable[tuple[object, ...]], schema: pa.Schema = EVENTS) -> DataFrame:
     """Rows as a frame, which Spark plans as a local relation."""
     return spark.createDataFrame(table(rows, schema))
+
+
+def frame_of(spark: SparkSession, rows: Iterable[tuple[object, ...]], schema: str) -> DataFrame:
+    """Rows as a frame of a DDL schema, which Spark plans as a local relation; for a list of rows, it would start Python processes."""
+    return frame(spark, rows, to_arrow_schema(StructType.fromDDL(schema)))
 
 
 def tagged(frames: Mapping[str, DataFrame]) -> DataFrame:

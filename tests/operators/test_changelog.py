@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from operators import ColumnError, OperatorError, difference, fold
 from operators.changelog import bag_changes, bag_difference, keyed_upserts, last_changes
-from tests.operators.frames import by_tag, frame, tagged
+from tests.operators.frames import by_tag, frame, frame_of, tagged
 
 KEYED = pa.schema({"case_id": pa.string(), "k": pa.string(), "v": pa.int32(), "w": pa.string()})
 KEY = ("case_id", "k")
@@ -206,7 +206,7 @@ def test_upserts_contain_the_newest_value_of_a_key_or_a_tombstone(spark: SparkSe
         ("b", 5, "-D", 4),
         ("b", 6, "+I", 4),
     ]
-    changelog = spark.createDataFrame(changes, "k string, v int, change string, step long")
+    changelog = frame_of(spark, changes, "k string, v int, change string, step long")
     found = sorted(map(tuple, keyed_upserts(changelog, key=("k",), order="step").collect()))
     assert found == sorted(
         [

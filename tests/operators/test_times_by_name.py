@@ -7,12 +7,13 @@ from pyspark.sql import functions as F
 from operators import ClosedRange
 from operators.columns import parameter
 from operators.timing import instant, is_between
+from tests.operators.frames import frame_of
 
 TIMES = (-5, -4, 0, 9, 10, 11, None)
 
 
 def _kept(spark: SparkSession, condition: Column) -> list[int | None]:
-    rows = spark.createDataFrame([(time,) for time in TIMES], "ms bigint").withColumn("t", F.timestamp_millis("ms"))
+    rows = frame_of(spark, [(time,) for time in TIMES], "ms bigint").withColumn("t", F.timestamp_millis("ms"))
     return [row.ms for row in rows.where(condition).collect()]
 
 
@@ -31,7 +32,7 @@ def test_a_closed_range_excludes_its_start(spark: SparkSession, after: int | Non
 
 
 def test_a_parameter_is_its_value_or_null_beside_a_null(spark: SparkSession) -> None:
-    rows = spark.createDataFrame([(7,), (None,)], "n bigint").withColumn("t", F.timestamp_millis("n"))
+    rows = frame_of(spark, [(7,), (None,)], "n bigint").withColumn("t", F.timestamp_millis("n"))
     for value in (-(2**63) + 1, 0, 2**40):
         found = rows.select(parameter(value, "n"), parameter(value, F.col("n"))).collect()
         assert [tuple(row) for row in found] == [(value, value), (None, None)]

@@ -21,6 +21,7 @@ from platform_defs.engine.lake import data_skipping
 from platform_defs.engine.lake.arrow_rows import arrow_rows
 from platform_defs.engine.lake.small_queries import MOST_FETCHED_ROWS, materialize
 from tests.conftest import MakeEngine
+from tests.operators.frames import frame_of
 from tests.support.small_sources import START, Event, iso, join, land, replay, source
 
 HORIZON = 3
@@ -86,7 +87,7 @@ def _random_rows(spark: SparkSession, rows: int, seed: int) -> DataFrame:
         of_key = [values.randrange(3) if values.random() < 0.9 else None for _ in _ALL_TYPES]
         numbers.append((n, of_key if n % 2 else [of_key[0], *[0] * (len(of_key) - 1)], values.randrange(2_000)))
     keys = [F.expr(f"transform(array(numbers[{i}]), n -> {sql})[0]").alias(f"k{i}") for i, sql in enumerate(_ALL_TYPES.values())]
-    frame = spark.createDataFrame(numbers, f"{ARRIVAL} bigint, numbers array<int>, time bigint")
+    frame = frame_of(spark, numbers, f"{ARRIVAL} bigint, numbers array<int>, time bigint")
     return frame.select(*keys, F.timestamp_millis("time").alias(EVENT_TIME), ARRIVAL)
 
 

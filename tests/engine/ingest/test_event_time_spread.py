@@ -9,6 +9,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from platform_defs.engine.ingest.event_time_spread import aggregates, is_uneven, merge_ranges, quantiles, ranges
+from tests.operators.frames import frame_of
 
 DAY = 86_400_000
 
@@ -57,7 +58,7 @@ def test_joined_ranges_cover_the_given_ones_and_are_at_most_16(buckets: list[int
 
 def test_ranges_exclude_gaps_of_years(spark: SparkSession) -> None:
     times = [0, 50 * DAY, 50 * DAY + 5, 51 * DAY, 900 * DAY]
-    rows = spark.createDataFrame([(t,) for t in times], "t bigint").select(F.timestamp_millis("t").alias("event_time"))
+    rows = frame_of(spark, [(t,) for t in times], "t bigint").select(F.timestamp_millis("t").alias("event_time"))
     found = ranges(rows, F.lit(True), 0, 900 * DAY, DAY // 4)
     assert len(found) == 3
     assert all(any(low <= t - DAY // 4 and t + DAY // 4 <= high for low, high in found) for t in times)

@@ -8,6 +8,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 import operators
 from operators import OperatorError
+from tests.operators.frames import frame_of
 
 pytestmark = pytest.mark.spark
 START = datetime(2026, 3, 1, 10, tzinfo=UTC)
@@ -23,12 +24,12 @@ def frames(spark: SparkSession) -> dict[str, DataFrame]:
     rates = [("eur", 110, 0), ("eur", 120, 10), ("usd", 100, 15), ("usd", 90, 40)]
     seen = [("k", "second", 2, 0, 5), ("k", "first", 1, 0, 9), ("k", "third", 2, 1, 1)]
     return {
-        "orders": spark.createDataFrame(
-            [(i, c, p, minute(t)) for i, c, p, t in orders], "id string, currency string, price int, ordered_at timestamp"
+        "orders": frame_of(
+            spark, [(i, c, p, minute(t)) for i, c, p, t in orders], "id string, currency string, price int, ordered_at timestamp"
         ),
-        "rates": spark.createDataFrame([(c, r, minute(t)) for c, r, t in rates], "currency string, rate int, since timestamp"),
-        "seen": spark.createDataFrame(
-            [(k, v, s, a, minute(t)) for k, v, s, a, t in seen], "k string, v string, seq bigint, arrival bigint, t timestamp"
+        "rates": frame_of(spark, [(c, r, minute(t)) for c, r, t in rates], "currency string, rate int, since timestamp"),
+        "seen": frame_of(
+            spark, [(k, v, s, a, minute(t)) for k, v, s, a, t in seen], "k string, v string, seq bigint, arrival bigint, t timestamp"
         ),
     }
 
