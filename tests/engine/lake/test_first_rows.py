@@ -1,5 +1,6 @@
 """The first rows of a table are read without a session, and equal those of Spark; what only Spark reads or converts is left to it."""
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -143,9 +144,17 @@ def test_a_file_with_a_column_of_another_type_is_left_to_spark(spark: SparkSessi
     assert first_rows(lake, "t", 20) is None
 
 
-@pytest.mark.parametrize("content", [None, b"", b"PAR1 and no footer", b"rows"])
-def test_a_lost_or_damaged_file_is_named(spark: SparkSession, lake: Lake, content: bytes | None) -> None:
+@pytest.fixture(scope="module")
+def fifty_rows(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+    """A lake whose table `t` has one file."""
+    lake = Lake(str(tmp_path_factory.mktemp("fifty_rows")))
     lake.append(_rows(spark, 0, 50), "t", {"n": 1})
+    return lake
+
+
+@pytest.mark.parametrize("content", [None, b"", b"PAR1 and no footer", b"rows"])
+def test_a_lost_or_damaged_file_is_named(fifty_rows: Lake, lake: Lake, content: bytes | None) -> None:
+    shutil.copytree(fifty_rows.root, lake.root)
     [file] = Path(lake.path("t")).rglob("*.parquet")
     if content is None:
         file.unlink()

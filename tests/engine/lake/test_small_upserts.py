@@ -1,5 +1,6 @@
 """Upserts of few rows by deltalake: the table and its change feed are those of a MERGE by Spark."""
 
+import json
 import shutil
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +16,7 @@ from operators.columns import are_rows_equal
 from platform_defs.engine.lake import small_upserts
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.tables import Lake
-from tests.support.json_rows import json_rows
+from tests.support.json_rows import json_rows, json_rows_of
 
 KEYS = {
     "int": "cast(n as int)",
@@ -90,12 +91,10 @@ def upserted(spark: SparkSession, upserted_lake: Lake) -> dict[str, Upserted]:
         lake.frame(spark, "few"),
         *(_change_feed(spark, lake, table) for table in ("few", "many")),
     ]
-    found: list[dict[str, list[str]]] = []
-    for frame in frames:
-        of_types: dict[str, list[str]] = {name: [] for name in KEYS}
-        for name, row in frame.select("Order", F.to_json(F.struct("*"), {"ignoreNullFields": "false"})).collect():
-            of_types[name].append(row)
-        found.append(of_types)
+    found: list[dict[str, list[str]]] = [{name: [] for name in KEYS} for _ in frames]
+    for rows, of_types in zip(json_rows_of({str(n): frame for n, frame in enumerate(frames)}).values(), found, strict=True):
+        for row in rows:
+            of_types[json.loads(row)["Order"]].append(row)
     return {name: Upserted(*(sorted(of_types[name]) for of_types in found)) for name in KEYS}
 
 
@@ -112,9 +111,21 @@ def test_an_upsert_by_deltalake_records_its_step(upserted_lake: Lake) -> None:
     assert (newest.value, upserted_lake.transaction("few", "tidemark")) == (3, 3)
 
 
-def test_a_step_that_was_applied_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    lake = Lake(str(tmp_path / "lake"))
-    _create_table(spark, lake, "t", "int")
+@pytest.fixture(scope="module")
+def of_int(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a lake whose table `t` has keys of type int."""
+    folder = tmp_path_factory.mktemp("of_int")
+    _create_table(spark, Lake(str(folder)), "t", "int")
+    return folder
+
+
+@pytest.fixture
+def lake(of_int: Path, tmp_path: Path) -> Lake:
+    """A copy of that lake."""
+    return Lake(str(shutil.copytree(of_int, tmp_path / "lake")))
+
+
+def test_a_step_that_was_applied_is_refused(spark: SparkSession, lake: Lake) -> None:
     changes, before = _frame(spark, {"int": [(1, 100, "+U")]}, change=True), lake.version("t")
     with pytest.raises(LakeError, match="another writer"):
         lake.upsert("t", changes, KEY, is_deleted="c.`kind` = '-D'", metadata={"m": 1}, number=1)
@@ -122,10 +133,8 @@ def test_a_step_that_was_applied_is_refused(spark: SparkSession, tmp_path: Path)
 
 
 @pytest.mark.parametrize("rows", [[], [(99, 1, "-D")]], ids=["no change", "a delete of an absent key"])
-def test_a_step_that_changes_no_row_is_committed(spark: SparkSession, tmp_path: Path, rows: list[tuple[int | None, int, str]]) -> None:
+def test_a_step_that_changes_no_row_is_committed(spark: SparkSession, lake: Lake, rows: list[tuple[int | None, int, str]]) -> None:
     """Without the commit, the table would seem to lack the step, and would never again be compared with its changelog."""
-    lake = Lake(str(tmp_path / "lake"))
-    _create_table(spark, lake, "t", "int")
     changes, before = _frame(spark, {"int": [*rows, (98, 1, "-D")]}, change=True).limit(len(rows)), json_rows(lake.read(spark, "t"))
     assert lake.upsert("t", changes, KEY, is_deleted="c.`kind` = '-D'", metadata={"m": 2}, number=2)
     newest = lake.newest_commit("t", "m")
@@ -136,10 +145,8 @@ def test_a_step_that_changes_no_row_is_committed(spark: SparkSession, tmp_path: 
 
 @pytest.mark.parametrize("error", [OSError("Input/output error"), CommitFailedError("the store failed")])
 def test_a_failure_of_the_store_is_not_called_another_writer(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: Exception
+    spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch, error: Exception
 ) -> None:
-    lake = Lake(str(tmp_path / "lake"))
-    _create_table(spark, lake, "t", "int")
 
     def fail(*_: object, **__: object) -> None:
         raise error
@@ -151,9 +158,7 @@ def test_a_failure_of_the_store_is_not_called_another_writer(
         )
 
 
-def test_another_writers_commit_is_not_overwritten(spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    lake = Lake(str(tmp_path / "lake"))
-    _create_table(spark, lake, "t", "int")
+def test_another_writers_commit_is_not_overwritten(spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     changes, seen = _frame(spark, {"int": [(1, 100, "+U")]}, change=True), lake.delta("t")
     assert lake.upsert("t", changes, KEY, is_deleted="c.`kind` = '-D'", metadata={"m": 2}, number=2)
     after = lake.version("t")
