@@ -68,6 +68,22 @@ def whole(make_module_engine: MakeEngine) -> Engine:
     return made
 
 
+@pytest.fixture(scope="module")
+def accounts(whole: Engine) -> dict[str, list[DayAccount]]:
+    """The accounts of the lake, which every copy of it has before its maintenance."""
+    return {name: accounted(whole, name) for name in whole.assets}
+
+
+@pytest.fixture(scope="module")
+def later_pairs(whole: Engine, tmp_path_factory: pytest.TempPathFactory) -> DataFrame:
+    """A table that is added later, made in a copy of the lake that keeps all rows."""
+    root = tmp_path_factory.mktemp("later") / "lake"
+    shutil.copytree(whole.lake.root, root)
+    made = replace(whole, lake=replace(whole.lake, root=str(root)), assets={LATER.name: LATER}, earlier=None)
+    made.advance(LATER.name)
+    return made.views.table(LATER.name)
+
+
 @pytest.fixture(params=[None])
 def engine(whole: Engine, copy_engine: CopyEngine, clock: Clock, request: pytest.FixtureRequest) -> Engine:
     """A copy of the lake, without or with a retention of the ledger (in ms)."""
@@ -81,8 +97,7 @@ def also_without_old_batches(test):
 
 
 @also_without_old_batches
-def test_old_rows_leave_and_their_totals_stay(engine: Engine, whole: Engine) -> None:
-    before = accounted(engine)
+def test_old_rows_leave_and_their_totals_stay(engine: Engine, accounts: dict[str, list[DayAccount]]) -> None:
     done = by_table(engine.maintain())
     assert {t: (m.rows_removed, m.kept_from, m.held_back) for t, m in done.items() if m.rows_removed and t != "ledger"} == {
         "events/l": (11, "2026-03-04", None),
@@ -91,18 +106,18 @@ def test_old_rows_leave_and_their_totals_stay(engine: Engine, whole: Engine) -> 
     shortened = engine.lake_retention.ledger is not None
     assert (engine.ledger.history.summarized, done["ledger"].rows_removed) == ((4, 6) if shortened else (0, 0))
     assert len(logged(engine, "l")) == 9
-    assert (accounted(engine), accounted(engine, "total")) == (before, accounted(whole, "total"))
+    assert {name: accounted(engine, name) for name in engine.assets} == accounts
     days = date(2026, 3, 1), date(2026, 3, 4)
-    assert engine.accounts.days("pairs", days) == whole.accounts.days("pairs", days)
+    assert engine.accounts.days("pairs", days) == [a for a in accounts["pairs"] if days[0] <= a.day <= days[1]]
     assert not any(m.rows_removed for m in engine.maintain()), "nothing more is old"
     report = status.recorded_status(engine, ["pairs", "total"])
     assert report["sources"]["l"]["retention"]["rows_removed"] == 11
     assert report["assets"]["pairs"]["retention"]["totals"]["l"]["accepted"] == 11
 
 
-def test_a_kill_loses_no_row_and_no_total(engine: Engine, make_engine: MakeEngine) -> None:
+def test_a_kill_loses_no_row_and_no_total(engine: Engine, make_engine: MakeEngine, accounts: dict[str, list[DayAccount]]) -> None:
     """Each maintenance is killed one point later than the one before it, and repeats what that one has not committed."""
-    before, after = accounted(engine), engine
+    before, after = accounts["pairs"], engine
     for at, rows in zip(LOG_POINTS, (20, 20, 9), strict=True):
         run_and_die(after.maintain, at)
         after = make_engine(SOURCES, [PAIRS, TOTAL])
@@ -141,29 +156,15 @@ def test_a_reader_holds_back_what_it_has_not_handled(engine: Engine, make_engine
 
 
 @also_without_old_batches
-def test_a_table_added_later_begins_where_the_log_is_complete(
-    engine: Engine, make_engine: MakeEngine, whole: Engine, tmp_path: Path
-) -> None:
+def test_a_table_added_later_begins_where_the_log_is_complete(engine: Engine, make_engine: MakeEngine, later_pairs: DataFrame) -> None:
     engine.maintain()
     new = make_engine(SOURCES, [PAIRS, TOTAL, LATER])
     assert new.pending.days("later_pairs") == (date(2026, 3, 4), date(2026, 3, 5))
     new.advance("later_pairs")
     start = START + 3 * DAY
-    results = new.views.table("later_pairs").where(f"final_at < timestamp_millis({start})")
-    assert results.count() == 0
-    full = of_whole_lake(whole, tmp_path / "whole")
-    assert rows_of(new.views.table("later_pairs")) == rows_of(full.where(f"final_at >= timestamp_millis({start})"))
+    assert rows_of(new.views.table("later_pairs")) == rows_of(later_pairs.where(f"final_at >= timestamp_millis({start})"))
     assert status.recorded_status(new, ["later_pairs"])["assets"]["later_pairs"]["retention"]["complete_from"] == "2026-03-04 00:00:00.000Z"
-    assert {a.day for a in new.accounts.days("later_pairs")} == {date(2026, 3, 4), date(2026, 3, 5), date(2026, 3, 6)}
-    accounted(new, "later_pairs")
-
-
-def of_whole_lake(whole: Engine, root: Path) -> DataFrame:
-    """The table that was added later, made in a copy of the lake that keeps all rows."""
-    shutil.copytree(whole.lake.root, root)
-    made = replace(whole, lake=replace(whole.lake, root=str(root)), assets={LATER.name: LATER}, earlier=None)
-    made.advance(LATER.name)
-    return made.views.table(LATER.name)
+    assert {a.day for a in accounted(new, "later_pairs")} == {date(2026, 3, 4), date(2026, 3, 5), date(2026, 3, 6)}
 
 
 @also_without_old_batches
@@ -221,9 +222,11 @@ def test_rows_whose_duplicates_may_have_left_are_quarantined(make_engine: MakeEn
 
 
 @pytest.mark.parametrize("engine", [DAY], indirect=True)
-def test_a_kill_while_the_ledger_is_shortened_loses_nothing(engine: Engine, make_engine: MakeEngine) -> None:
+def test_a_kill_while_the_ledger_is_shortened_loses_nothing(
+    engine: Engine, make_engine: MakeEngine, accounts: dict[str, list[DayAccount]]
+) -> None:
     """Each maintenance is killed one point later than the one before it, and repeats what that one has not committed."""
-    before, described, after = accounted(engine), engine.pending.describe_progress("pairs"), engine
+    before, described, after = accounts["pairs"], engine.pending.describe_progress("pairs"), engine
     for at, summarized in zip(LEDGER_POINTS, (0, 0, 4), strict=True):
         run_and_die(after.maintain, at)
         after = replace(make_engine(SOURCES, [PAIRS, TOTAL]), lake_retention=engine.lake_retention)
@@ -280,7 +283,6 @@ def test_a_table_that_is_made_later_may_be_interrupted(engine: Engine, make_engi
         0,
         "later_total has not handled all batches yet of which rows were removed before it was made",
     )
-    accounted(new)
     new.advance("later_total")
     assert by_table(new.maintain())["events/l"].rows_removed > 0
     for name in new.assets:
