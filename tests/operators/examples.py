@@ -14,6 +14,7 @@ Results: `window` is `window_start` and `window_end`. A list is in brackets. The
 """
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +24,7 @@ from pyspark.sql import functions as F
 
 from operators.contract import Operator
 from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ, WATERMARK
+from tests.operators.frames import tagged
 
 _NULL = "-"
 _TIME = re.compile(r"(\d\d):(\d\d)(?::(\d\d)\.(\d\d\d))?")
@@ -102,8 +104,16 @@ def _timestamps(times: list[int | None]) -> pa.Array:
 
 def cells_of(result: DataFrame, header: list[str]) -> list[list[str]]:
     """A result's columns as the cells of a text table."""
-    in_ms = {name: F.unix_millis(name) for name, kind in result.dtypes if kind == "timestamp"}
-    return [[_cell(row, title, {*in_ms}) for title in header] for row in result.withColumns(in_ms).collect()]
+    return cells_of_each({"": result}, {"": header})[""]
+
+
+def cells_of_each(results: Mapping[str, DataFrame], headers: Mapping[str, list[str]]) -> dict[str, list[list[str]]]:
+    """The columns of results of one operator as the cells of text tables; one query reads all."""
+    in_ms = {name: F.unix_millis(name) for name, kind in next(iter(results.values())).dtypes if kind == "timestamp"}
+    found: dict[str, list[list[str]]] = {tag: [] for tag in results}
+    for row in tagged({tag: result.withColumns(in_ms) for tag, result in results.items()}).collect():
+        found[row.tag].append([_cell(row, title, {*in_ms}) for title in headers[row.tag]])
+    return found
 
 
 def _cell(row: Any, title: str, times: set[str]) -> str:

@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from operators import Deduplicate, TopK, TopN, Tumbling, difference
-from tests.operators.examples import Example, cells_of, check, parse, read
+from tests.operators.examples import Example, cells_of_each, check, parse, read
 
 pytestmark = pytest.mark.compiled
 
@@ -448,10 +448,12 @@ def test_top_n(spark: SparkSession, example: Example) -> None:
 
 @pytest.mark.parametrize("example", CHANGES, ids=lambda example: example.id)
 def test_top_n_changes(spark: SparkSession, example: Changes) -> None:
-    for batch, expected in example.changes.items():
-        before, after = (example.operator(read(spark, example.rows, batches=last)) for last in (batch - 1, batch))
-        header, rows = parse(expected)
-        assert sorted(cells_of(difference(before, after, key=example.operator.emits.key), header)) == sorted(rows), f"batch {batch}"
+    last = max(example.changes)
+    tables = [example.operator(read(spark, example.rows, batches=batch)) for batch in range(last + 1)]
+    changes = {f"batch {n}": difference(tables[n - 1], tables[n], key=example.operator.emits.key) for n in example.changes}
+    expected = {f"batch {n}": parse(text) for n, text in example.changes.items()}
+    found = cells_of_each(changes, {batch: header for batch, (header, _) in expected.items()})
+    assert {batch: sorted(cells) for batch, cells in found.items()} == {batch: sorted(rows) for batch, (_, rows) in expected.items()}
 
 
 @pytest.mark.parametrize("example", DEDUPLICATE, ids=lambda example: example.id)

@@ -10,7 +10,8 @@ from operators import Aggregate, Session, WindowedAggregate
 from platform_defs.engine import Engine
 from platform_defs.engine.lake.errors import LakeError
 from tests.conftest import MakeEngine
-from tests.support.small_sources import HOUR, MINUTE, Event, join, law_violations, replay, rows_of, source
+from tests.support.json_rows import json_rows_of
+from tests.support.small_sources import HOUR, MINUTE, Event, join, law_violations, replay, source
 
 SOURCES = [source("l"), source("r")]
 COUNTED = {"by": "k", "aggregates": {"n": "count(*)"}}
@@ -49,7 +50,7 @@ def test_deleted_files_are_named_and_a_rebuild_repairs_the_tables(make_engine: M
     engine = make_engine(SOURCES, ASSETS)
     for hour in range(2):
         _advance(engine, hour)
-    before = {asset: rows_of(engine.views.table(asset)) for asset in engine.assets}
+    before = json_rows_of({asset: engine.views.table(asset) for asset in engine.assets})
     files = {asset: _files(engine, table) for asset, table in TABLES.items()}
     kept = {file: file.read_bytes() for some in files.values() for file in some}
     for intact in TABLES:
@@ -66,6 +67,6 @@ def test_deleted_files_are_named_and_a_rebuild_repairs_the_tables(make_engine: M
         with pytest.raises(LakeError, match=rf"^{table} lacks a data file: .*/({'|'.join(re.escape(f.name) for f in files[asset])})"):
             engine.accounts.days(asset)
     list(engine.remake([*TABLES], downstream=True))
-    assert {asset: rows_of(engine.views.table(asset)) for asset in engine.assets} == before
+    assert json_rows_of({asset: engine.views.table(asset) for asset in engine.assets}) == before
     _advance(engine, 2)
     assert {asset for asset in engine.assets if law_violations(engine, asset)} == set()

@@ -30,6 +30,7 @@ from tests.conftest import MakeEngine
 from tests.support.bare_lake import bare_engine
 from tests.support.clock import Clock
 from tests.support.example_operators import RunningTotal
+from tests.support.json_rows import json_rows_of
 from tests.support.small_sources import HOUR, Event, join, land, replay, rows_of, source
 
 TOTAL = DerivedAsset(name="total", inputs=("l",), operator=RunningTotal())
@@ -73,7 +74,7 @@ def engine(prepared_lake: Path, make_engine: MakeEngine, tmp_path: Path) -> Engi
 
 
 def content(engine: Engine) -> dict[str, object]:
-    return {t: rows_of(engine.views.table(t)) for t in TABLES} | {"entries": list(engine.ledger.entries())}
+    return {**json_rows_of({t: engine.views.table(t) for t in TABLES}), "entries": list(engine.ledger.entries())}
 
 
 def commit_metadata(engine: Engine) -> dict[str, object]:
