@@ -14,6 +14,7 @@ from expectations import leaderboards
 from expectations.leaderboards import AT_MOST_N, FOLDS, GAPS, count_failing, differing_rows, leaderboard_checks, partitions_failing
 from operators import Aggregate, IntervalJoin, OperatorError, TopN
 from platform_defs.engine.operations.time_travel import UpsertedSnapshot
+from tests.operators.frames import frame_of
 
 OPERATORS = {
     "row_number": TopN(by="k", order_by="v", rank_end=3),
@@ -60,10 +61,8 @@ def test_without_ranks_the_rows_of_each_partition_are_counted(spark: SparkSessio
 
 
 def test_a_changelog_that_does_not_apply_to_the_table_is_detected(spark: SparkSession) -> None:
-    changelog = spark.createDataFrame(
-        [("a", 1, "+I", 1), ("a", 1, "-U", 2), ("a", 2, "+U", 2)], "k string, v int, change string, step long"
-    )
-    table = spark.createDataFrame([("a", 2)], "k string, v int")
+    changelog = frame_of(spark, [("a", 1, "+I", 1), ("a", 1, "-U", 2), ("a", 2, "+U", 2)], "k string, v int, change string, step long")
+    table = frame_of(spark, [("a", 2)], "k string, v int")
     assert differing_rows(table, changelog, ("k",)).isEmpty()
     assert differing_rows(table.selectExpr("k", "v + 1 AS v"), changelog, ("k",)).count() == 2
     assert differing_rows(table.limit(0), changelog, ("k",)).count() == 1
@@ -93,7 +92,7 @@ def test_leaderboard_checks_of_an_append_only_asset_are_refused() -> None:
 
 def test_each_check_reports_the_partitions_or_rows_that_fail(spark: SparkSession) -> None:
     board = DerivedAsset(name="board", inputs=("rows",), operator=TopN(by="k", order_by="v", rank_end=2))
-    table = spark.createDataFrame([("a", 1, 1), ("a", 2, 2), ("b", 1, 2), ("b", 2, 3)], "k string, v int, rank int")
+    table = frame_of(spark, [("a", 1, 1), ("a", 2, 2), ("b", 1, 2), ("b", 2, 3)], "k string, v int, rank int")
     changelog = table.selectExpr("*", "'+I' AS change", "1L AS step")
     assert {e.check_name: e.passed for e in evaluations(board, None)} == {FOLDS: True, GAPS: True, AT_MOST_N: True}
     whole = table.where("k = 'a'"), changelog.where("k = 'a'")

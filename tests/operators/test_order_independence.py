@@ -14,7 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from operators import Aggregate, CoGroup, OperatorError, Sliding, Tumbling, WindowedAggregate
-from tests.operators.frames import frame
+from tests.operators.frames import frame, tagged
 
 CASES = 1_000
 SCHEMA = pa.schema({"case_id": pa.int32(), "x": pa.float64(), "y": pa.float64(), "n": pa.int64(), "event_time": pa.timestamp("us", "UTC")})
@@ -47,6 +47,13 @@ def _cases() -> list[Row]:
     return rows
 
 
+def _by_case(rows: list[Row]) -> dict[int, list[Row]]:
+    found: dict[int, list[Row]] = {case: [] for case in range(CASES)}
+    for row in rows:
+        found[row[0]].append(row)
+    return found
+
+
 def _sum(values: Sequence[float]) -> float | None:
     if not values:
         return None
@@ -61,8 +68,11 @@ def _average(values: Sequence[float]) -> float | None:
 def _in_orders(spark: SparkSession, rows: list[Row], aggregates: dict[str, str]) -> list[dict[int, tuple[Any, ...]]]:
     """The results of some orders of the rows, by case; each order is read as several partitions."""
     operator = Aggregate(by="case_id", aggregates=aggregates)
-    frames = [frame(spark, order(rows), SCHEMA).repartition(n + 1) for n, order in enumerate(ORDERS)]
-    return [{row[0]: tuple(row)[1:] for row in operator(one).collect()} for one in frames]
+    frames = [operator(frame(spark, order(rows), SCHEMA).repartition(n + 1)) for n, order in enumerate(ORDERS)]
+    found: list[dict[int, tuple[Any, ...]]] = [{} for _ in frames]
+    for n, case, *values in tagged({str(n): one for n, one in enumerate(frames)}).collect():
+        found[int(n)][case] = tuple(values)
+    return found
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -81,10 +91,10 @@ def test_sparks_own_sum_of_doubles_depends_on_the_order_of_its_rows(spark: Spark
 def test_sums_and_averages_are_those_of_the_exact_sum(spark: SparkSession) -> None:
     rows = _cases()
     aggregates = {"total": "0 + sum(x)", "mean": "avg(x)", "positive": "1 * sum(x) FILTER (WHERE x > 0)", "whole": "avg(n)"}
-    found = _in_orders(spark, rows, aggregates)
+    found, by_case = _in_orders(spark, rows, aggregates), _by_case(rows)
     for case in range(CASES):
-        values = [x for c, x, *_ in rows if c == case and x is not None]
-        numbers = [n for c, _, _, n, _ in rows if c == case]
+        values = [x for _, x, *_ in by_case[case] if x is not None]
+        numbers = [n for _, _, _, n, _ in by_case[case]]
         positive = [x for x in values if x > 0 or math.isnan(x)]  # Spark's NaN is larger than any other value
         wanted = (_sum(values), _average(values), _sum(positive), float(sum(numbers)) / len(numbers))
         for order in found:
@@ -149,10 +159,10 @@ def test_statistics_equal_those_of_exact_fractions_in_every_order(spark: SparkSe
         values = [None, *(rng.randrange(-40, 40) / 10 for _ in range(3))]
         rows += [(case, rng.choice(values), rng.choice(values), 0, 0) for _ in range(rng.randrange(1, 8))]
     aggregates = {name: f"{name}(x)" for name in ONE_COLUMN} | {name: f"{name}(y, x)" for name in (*TWO_COLUMNS, *REGRESSIONS)}
-    found = _in_orders(spark, rows, aggregates)
+    found, by_case = _in_orders(spark, rows, aggregates), _by_case(rows)
     spread = 0
     for case in range(CASES):
-        own = [(y, x) for c, x, y, *_ in rows if c == case]
+        own = [(y, x) for _, x, y, *_ in by_case[case]]
         one = _moments([x for _, x in own if x is not None])
         two = _moments_of_two([(y, x) for y, x in own if y is not None and x is not None])
         wanted = [*one.values(), *two.values()]
@@ -234,8 +244,11 @@ def test_windows_of_doubles_do_not_depend_on_the_order(spark: SparkSession, wind
         (case, rng.choice([1e16, 1.0, -1e16, 0.1]), None, 1, rng.randrange(3_000_000)) for case in range(300) for _ in range(9)
     ]
     operator = WindowedAggregate(by="case_id", window=window, aggregates={"total": "sum(x)", "rows": "count(*)"})
-    frames = [frame(spark, order(rows), SCHEMA).repartition(n + 1) for n, order in enumerate(ORDERS)]
-    first, *others = ({tuple(row)[:3]: row["total"] for row in operator(one).collect()} for one in frames)
+    frames = [operator(frame(spark, order(rows), SCHEMA).repartition(n + 1)) for n, order in enumerate(ORDERS)]
+    found: list[dict[tuple[Any, ...], float]] = [{} for _ in frames]
+    for n, *key, total in tagged({str(n): one.select(*one.columns[:3], "total") for n, one in enumerate(frames)}).collect():
+        found[int(n)][tuple(key)] = total
+    first, *others = found
     assert all(other == first for other in others)
     if isinstance(window, Tumbling):
         of_case = [r for r in rows if r[0] == 7 and r[4] < 2_000_000]

@@ -98,20 +98,20 @@ DECISIONS = {
 }
 
 
-@pytest.mark.parametrize("watermark", sorted({watermark for _, _, watermark, _ in DECISIONS.values()}))
-def test_lateness_decisions(spark: SparkSession, watermark: int) -> None:
+def test_lateness_decisions(spark: SparkSession) -> None:
     """The cases of a watermark are in one frame: each has a key of its own, and another key with its old rows only."""
-    cases = {which: case for which, case in DECISIONS.items() if case[2] == watermark}
-    rows: list[dict[str, object]] = []
-    for n, (which, (old, new, *_)) in enumerate(cases.items()):
+    by_watermark: dict[int, list[dict[str, object]]] = {}
+    for n, (which, (old, new, watermark, _)) in enumerate(DECISIONS.items()):
+        rows = by_watermark.setdefault(watermark, [])
         rows += [{"k": which, "id": 1_000 * n + t, "t": t, "new": t in new} for t in [*old, *new]]
         rows += [{"k": f"{which}, old", "id": 1_000 * n + 500 + t, "t": t, "new": False} for t in old]
-    decisions = COUNT.lateness_decisions(watermark, _frame(spark, rows)).collect()
+    frames = [COUNT.lateness_decisions(watermark, _frame(spark, rows)) for watermark, rows in by_watermark.items()]
+    decisions = reduce(DataFrame.union, frames).collect()
     assert {(r[WHICH], r["seq"]) for r in decisions} <= {(0, 1)}
-    found: dict[str, list[Any]] = {which: [] for which in cases}
+    found: dict[str, list[Any]] = {which: [] for which in DECISIONS}
     for r in sorted(decisions, key=lambda r: r["arrival"]):
-        found[[*cases][r["arrival"] // 1_000]].append((r["arrival"] % 1_000, None if r[SESSION] is None else tuple(r[SESSION])))
-    assert found == {which: wanted for which, (*_, wanted) in cases.items()}
+        found[[*DECISIONS][r["arrival"] // 1_000]].append((r["arrival"] % 1_000, None if r[SESSION] is None else tuple(r[SESSION])))
+    assert found == {which: wanted for which, (*_, wanted) in DECISIONS.items()}
 
 
 class _Decisions:
