@@ -4,6 +4,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
+from functools import cache
 
 import dagster as dg
 import great_expectations as gx
@@ -67,6 +68,11 @@ class FakeEngine:
         return nullcontext()
 
 
+@cache
+def checks_of_the_shop():
+    return [*all_checks(shop(Settings()))]
+
+
 def log_row(**columns):
     return {"event_time": NOON, "event_time_raw": NOON, **columns}
 
@@ -82,7 +88,7 @@ class Case:
 
     @property
     def checks(self):
-        return next(d for d in all_checks(shop(Settings())) if next(iter(d.check_keys)).asset_key == self.key)
+        return next(d for d in checks_of_the_shop() if next(iter(d.check_keys)).asset_key == self.key)
 
     def rows(self):
         """Good rows, and corrupted ones tagged with the check they violate; each with its own identity."""
