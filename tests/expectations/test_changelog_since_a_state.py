@@ -16,7 +16,7 @@ from expectations.new_rows import FULL
 from operators import Aggregate
 from platform_defs.engine import Engine
 from tests.conftest import CopyEngine, MakeEngine
-from tests.support.small_sources import Event, land, source
+from tests.support.small_sources import Event, replay, source
 
 pytestmark = pytest.mark.usefixtures("interpreted_plans")
 SUMS = DerivedAsset(name="sums", inputs=("l",), operator=Aggregate(by="k", aggregates={"n": "count(*)", "s": "sum(v)"}))
@@ -32,8 +32,7 @@ def _check(engine: Engine, instance: dg.DagsterInstance, *, full: bool = False) 
 
 
 def _step(engine: Engine, *keys: str) -> None:
-    land(engine, "l", f"{engine.ledger.head}.jsonl", [Event(k, 1, n).line for n, k in enumerate(keys)])
-    engine.ingest()
+    replay(engine, [{"l": [Event(k, 1, n) for n, k in enumerate(keys)]}])
     engine.advance("sums")
 
 
@@ -123,6 +122,6 @@ def test_the_whole_changelog_of_another_table_of_the_same_name_is_read(
     engine: Engine, tmp_path: Path, instance: dg.DagsterInstance
 ) -> None:
     assert _check(engine, instance) == (True, 0)
-    other = replace(engine, lake=replace(engine.lake, root=str(tmp_path / "other")), folders={"l": str(tmp_path / "landing of the other")})
+    other = replace(engine, lake=replace(engine.lake, root=str(tmp_path / "other")))
     _step(other, "a", "b")
     assert _check(other, instance) == (True, 0)

@@ -17,7 +17,8 @@ from expectations.new_rows import FULL
 from platform_defs.engine import Engine
 from tests.conftest import CopyEngine, MakeEngine
 from tests.support.clock import Clock
-from tests.support.small_sources import Event, land, source
+from tests.support.plain_replay import plain_replay
+from tests.support.small_sources import START, Event, land, source
 
 pytestmark = pytest.mark.usefixtures("interpreted_plans")
 LOG = dg.AssetKey(["events", "l"])
@@ -39,10 +40,10 @@ def _run(
     return {e.check_name: e for e in done.get_asset_check_evaluations()}
 
 
-def _ingest(engine: Engine, *batches: Sequence[tuple[str | None, int]]) -> None:
+def _append(engine: Engine, *batches: Sequence[tuple[str | None, int]]) -> None:
+    """Append batches of rows to the log."""
     for batch in batches:
-        land(engine, "l", f"{engine.ledger.head}.jsonl", [Event(k, v, n).line for n, (k, v) in enumerate(batch)])
-        engine.ingest()
+        plain_replay(engine, {"l": [(k, v, START + n, 0, n) for n, (k, v) in enumerate(batch)]}, [{}])
 
 
 def _rows(evaluation: dg.AssetCheckEvaluation) -> Any:
@@ -57,7 +58,7 @@ def _unreachable(source: str) -> None:
 def prepared_engine(make_module_engine: MakeEngine) -> Engine:
     """An engine with one batch of one row."""
     engine = make_module_engine([source("l")], [])
-    _ingest(engine, [("a", 1)])
+    _append(engine, [("a", 1)])
     return engine
 
 
@@ -83,7 +84,7 @@ def test_rows_are_checked_once_unless_all_are_asked_for(make_engine: MakeEngine,
         ([], True),
         ([[("e", 5)]], False),
     ):
-        _ingest(engine, *batches)
+        _append(engine, *batches)
         evaluation = _run(engine, instance, POSITIVE, full=full)["positive"]
         assert evaluation.passed
         seen.append((_rows(evaluation), evaluation.metadata["batches"].value))
@@ -94,7 +95,7 @@ def test_rows_that_failed_are_checked_in_every_run(engine: Engine, instance: dg.
     assert _run(engine, instance, POSITIVE, HAS_SEQ)["positive"].passed
     seen: list[tuple[bool, Any, bool]] = []
     for batch in ([("b", -1), ("c", 1)], [("d", 1)], [("e", -2)]):
-        _ingest(engine, batch)
+        _append(engine, batch)
         found = _run(engine, instance, POSITIVE, HAS_SEQ)
         seen.append((found["positive"].passed, found["positive"].metadata["unexpected_count"].value, found["has_seq"].passed))
     assert seen == [(False, 1, True), (False, 1, True), (False, 2, True)]
@@ -103,7 +104,7 @@ def test_rows_that_failed_are_checked_in_every_run(engine: Engine, instance: dg.
 
 def test_expectations_of_the_whole_table_see_all_rows(engine: Engine, instance: dg.DagsterInstance) -> None:
     assert all(e.passed for e in _run(engine, instance, POSITIVE, ONE_A_KEY, MOSTLY, ROWS).values())
-    _ingest(engine, [("a", 1), (None, 2), (None, 3)])
+    _append(engine, [("a", 1), (None, 2), (None, 3)])
     found = _run(engine, instance, POSITIVE, ONE_A_KEY, MOSTLY, ROWS)
     assert {name for name, e in found.items() if not e.passed} == {"one_a_key", "few_rows"}
     assert {name: _rows(found[name]) for name in ("positive", "one_a_key", "mostly")} == {"positive": 3, "one_a_key": 4, "mostly": 4}
@@ -112,9 +113,9 @@ def test_expectations_of_the_whole_table_see_all_rows(engine: Engine, instance: 
 def test_all_rows_of_another_log_or_for_another_expectation_are_checked(
     engine: Engine, instance: dg.DagsterInstance, tmp_path: Path
 ) -> None:
-    other = replace(engine, lake=replace(engine.lake, root=str(tmp_path / "other")), folders={"l": str(tmp_path / "landing of the other")})
-    _ingest(engine, [("b", 2)])
-    _ingest(other, [("a", 1)], [("b", 2)])
+    other = replace(engine, lake=replace(engine.lake, root=str(tmp_path / "other")))
+    _append(engine, [("b", 2)])
+    _append(other, [("a", 1)], [("b", 2)])
     assert _rows(_run(engine, instance, POSITIVE)["positive"]) == 2
     assert _rows(_run(other, instance, POSITIVE)["positive"]) == 2
     stricter = gx.expectations.ExpectColumnValuesToBeBetween(column="v", min_value=2, meta={"check": "positive"})
@@ -126,16 +127,14 @@ def test_all_rows_of_a_lake_restored_from_a_backup_are_checked(
 ) -> None:
     """The batches after the backup have the numbers of others that have passed."""
     shutil.copytree(engine.lake.root, tmp_path / "backup")
-    _ingest(engine, [("b", 2)], [("c", 3)])
+    _append(engine, [("b", 2)], [("c", 3)])
     assert _run(engine, instance, POSITIVE)["positive"].metadata["batches"].value == "1 to 3"
     shutil.rmtree(engine.lake.root)
     shutil.move(tmp_path / "backup", engine.lake.root)
     clock = cast(Clock, engine.clock)
     clock.pass_ms(1_000)
     restored = make_engine([source("l")], [])
-    for name in ("1", "2"):
-        (Path(restored.folders["l"]) / f"{name}.jsonl").unlink()
-    _ingest(restored, [("d", -1)], [("e", 5)])
+    _append(restored, [("d", -1)], [("e", 5)])
     found = _run(restored, instance, POSITIVE)["positive"]
     assert (found.passed, found.metadata["batches"].value) == (False, "1 to 3")
 
@@ -154,7 +153,8 @@ def test_a_row_without_a_batch_and_a_repeated_row_are_found_among_new_rows(engin
     strays = engine.views.table("events/l").drop("seq").selectExpr(seqs, "*")
     strays.write.format("delta").mode("append").save(engine.lake.path("events/l"))
     _run(engine, instance, HAS_SEQ, IDENTITY)
-    _ingest(engine, [("b", 1)])
+    land(engine, "l", "1.jsonl", [Event("b", 1, 0).line])
+    engine.ingest()
     engine.maintain(retention_hours=0)  # compacts the stray rows with those that have passed
     found = _run(engine, instance, HAS_SEQ, IDENTITY)
     assert {name: (e.passed, e.metadata["unexpected_count"].value) for name, e in found.items()} == {
@@ -165,7 +165,7 @@ def test_a_row_without_a_batch_and_a_repeated_row_are_found_among_new_rows(engin
 
 def test_only_the_files_of_new_batches_are_read(make_engine: MakeEngine) -> None:
     engine = make_engine([source("l")], [])
-    _ingest(engine, *[[("a", n)] for n in range(5)])
+    _append(engine, *[[("a", n)] for n in range(5)])
     log = engine.views.log("l")
     assert log is not None
     assert len(log.rows(0).inputFiles()) == 5

@@ -347,8 +347,7 @@ def test_a_changelog_that_begins_with_steps_without_changes_is_kept(make_engine:
     large = DerivedAsset(name="total", inputs=("l",), operator=RunningTotal(), shape=Shape(where="total > 2"))
     engine = replace(make_engine([source("l")], [large]), lake_retention=LakeRetention(changelogs=DAY))
     for day in range(3):
-        land(engine, "l", f"{day}.jsonl", [Event("a", 1, day * HOUR).line])
-        engine.ingest()
+        replay(engine, [{"l": [Event("a", 1, day * HOUR)]}])
         engine.advance("total")
         clock.pass_ms(DAY)
         by_table(engine.maintain())
