@@ -61,12 +61,18 @@ def every_type(spark: SparkSession) -> DataFrame:
     return spark.range(3).select(*columns)
 
 
-@pytest.fixture
-def files(spark: SparkSession, tmp_path: Path) -> DataFrame:
-    """A frame of ten rows in Parquet files."""
-    path = str(tmp_path / "files")
+@pytest.fixture(scope="module")
+def folder_of_files(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """A folder of Parquet files with ten rows."""
+    path = str(tmp_path_factory.mktemp("read") / "files")
     spark.range(10).select("id", (F.col("id") % 3).alias("g")).write.parquet(path)
-    return spark.read.parquet(path)
+    return path
+
+
+@pytest.fixture
+def files(spark: SparkSession, folder_of_files: str) -> DataFrame:
+    """A frame of the ten rows."""
+    return spark.read.schema("id bigint, g bigint").parquet(folder_of_files)
 
 
 @pytest.mark.parametrize("writer_options", [None, PARQUET_V2], ids=["by default", "as in event logs"])
