@@ -9,7 +9,7 @@ import pytest
 from deltalake.exceptions import DeltaError
 from filelock import FileLock
 
-from platform_defs.engine.lake import locks
+from platform_defs.engine.lake import lease_records
 from platform_defs.engine.lake.errors import LakeBusy
 from platform_defs.engine.lake.locks import NEXT
 from platform_defs.engine.lake.tables import Lake
@@ -112,14 +112,14 @@ def test_a_stream_retries_the_read_of_a_request_whose_log_is_cleaned_up(tmp_path
     with lake.writer("t", "stream"):
         other = Waiter(lake, "write", order)
         _wait_until(lambda: lake.waiting_process("t"))
-        faults, opened = [DeltaError("a commit file is missing")], locks.DeltaTable
+        faults, opened = [DeltaError("a commit file is missing")], lease_records.DeltaTable
 
         def open_table(uri: str, **options: Any) -> Any:
             if uri.endswith(NEXT) and faults:
                 raise faults.pop()
             return opened(uri, **options)
 
-        monkeypatch.setattr(locks, "DeltaTable", open_table)
+        monkeypatch.setattr(lease_records, "DeltaTable", open_table)
         assert str(lake.waiting_process("t")).startswith("process ")
         assert faults == []
         monkeypatch.undo()
@@ -137,6 +137,6 @@ def test_a_stream_keeps_its_step_if_the_store_does_not_answer_who_waits(
 
     with lake.writer("t", "stream"):
         with monkeypatch.context() as patch:
-            patch.setattr(locks, "DeltaTable", fails)
+            patch.setattr(lease_records, "DeltaTable", fails)
             assert lake.waiting_process("t") is None
         assert "cannot find out whether a process waits for t" in caplog.text

@@ -17,7 +17,7 @@ from deltalake import DeltaTable, Schema
 from deltalake.exceptions import CommitFailedError
 
 from platform_defs.engine.lake.errors import LakeError
-from platform_defs.engine.lake.locks import Lease
+from platform_defs.engine.lake.leases import Lease
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.lake.waits import Busy, take_or_wait
 
@@ -118,12 +118,12 @@ def test_a_holder_detects_a_lost_renewal(tmp_path: Path, wall: WallClock, monkey
     one.take()
     wall.now += 61
 
-    def overtaken(table: DeltaTable, record: dict[str, Any] | None) -> bool:
+    def overtaken(record: dict[str, Any] | None) -> bool:
         monkeypatch.undo()
         other.take()
-        return one._commit_record(table, record)
+        return one._write(record)
 
-    monkeypatch.setattr(one, "_commit_record", overtaken)
+    monkeypatch.setattr(one, "_write", overtaken)
     with pytest.raises(LakeError, match="ledger has another writer now"):
         one.check()
     other.check()
@@ -211,16 +211,16 @@ def test_a_store_error_is_not_reported_as_another_writer(tmp_path: Path, wall: W
 def test_a_store_that_fails_when_a_lease_is_released_neither_fails_the_work_nor_locks_the_process_out(
     tmp_path: Path, wall: WallClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    def fail(_: Lease) -> None:
+    def fail(*_: object) -> None:
         raise OSError("Generic S3 error: 503 Service Unavailable")
 
     with monkeypatch.context() as patch, lease(tmp_path, wall).holding():
-        patch.setattr(Lease, "_open", fail)
+        patch.setattr(Lease, "_write", fail)
     assert "the lease of ledger was not released, so other processes wait until it expires: Generic S3 error: 503" in caplog.text
     with monkeypatch.context() as patch, pytest.raises(KeyError, match="own"), lease(tmp_path, wall).holding():
-        raise patch.setattr(Lease, "_open", fail) or KeyError("own")
+        raise patch.setattr(Lease, "_write", fail) or KeyError("own")
     with monkeypatch.context() as patch:
-        patch.setattr("platform_defs.engine.lake.locks._unreleased", set[str]())
+        patch.setattr("platform_defs.engine.lake.leases._unreleased", set[str]())
         with pytest.raises(Busy, match=str(os.getpid())):
             lease(tmp_path, wall).take()
     lease(tmp_path, wall).take()
@@ -336,8 +336,8 @@ def test_a_lease_is_tried_again_about_once_a_second(tmp_path: Path, wall: WallCl
 @pytest.mark.parametrize("old", [False, True], ids=["a new lease", "a lease of an older version"])
 def test_the_cost_of_a_heartbeat_is_constant(tmp_path: Path, wall: WallClock, monkeypatch: pytest.MonkeyPatch, old: bool) -> None:
     """The log is cleaned up after 5 commits, and again after each 5 more."""
-    monkeypatch.setattr("platform_defs.engine.lake.locks._CHECKPOINT_EVERY", 5)
-    monkeypatch.setattr("platform_defs.engine.lake.locks._SHORT_LOG", {"delta.logRetentionDuration": "interval 0 seconds"})
+    monkeypatch.setattr("platform_defs.engine.lake.lease_records._CLEAN_UP_EVERY", 5)
+    monkeypatch.setattr("platform_defs.engine.lake.lease_records._SHORT_LOG", {"delta.logRetentionDuration": "interval 0 seconds"})
     one, other = lease(tmp_path, wall), lease(tmp_path, wall)
     if old:
         DeltaTable.create(one.uri, Schema.from_arrow(pa.schema([("nothing", pa.string())])))

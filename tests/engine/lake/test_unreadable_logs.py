@@ -14,7 +14,7 @@ from deltalake import DeltaTable
 from assets.contracts import DerivedAsset
 from operators import Aggregate, TopK, Tumbling, WindowedAggregate
 from platform_defs.engine import Engine
-from platform_defs.engine.lake import commits, locks, opened_tables, reads, root
+from platform_defs.engine.lake import commits, leases, opened_tables, reads, root
 from platform_defs.engine.lake.errors import LakeError, UnreadableLogError
 from platform_defs.engine.lake.tables import Lake
 from tests.conftest import CopyEngine, MakeEngine
@@ -171,7 +171,7 @@ def test_a_store_that_cannot_be_reached_is_an_error_with_the_cause_and_what_is_l
         "credentials that may list, read, write and delete its objects: set them in the part `s3` of TIDEMARK_CONNECTIONS, or as AWS_* "
         "variables, and run again"
     )
-    monkeypatch.setattr(locks, "DeltaTable", fail)
+    monkeypatch.setattr(leases.Lease, "take", fail)
     monkeypatch.setattr(root, "has_conditional_put", lambda *_: True)
     with pytest.raises(LakeError, match="its store refused, or cannot be reached"), Lake("s3a://bucket/lake").writer("ledger"):
         pass
