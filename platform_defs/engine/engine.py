@@ -5,7 +5,7 @@ from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, suppress
 from dataclasses import dataclass, field, replace
 from datetime import date
-from functools import cached_property
+from functools import cache, cached_property, partial
 from typing import Any
 
 from pyspark.sql import SparkSession
@@ -24,7 +24,7 @@ from platform_defs.engine.formats.kafka_options import Topics
 from platform_defs.engine.ingest.ingestion import Ingestion
 from platform_defs.engine.ingest.stream import OnEntry, OnQuiet
 from platform_defs.engine.inputs.folder_checks import check_folders
-from platform_defs.engine.inputs.handled_batches import newest_handled
+from platform_defs.engine.inputs.handled_batches import require_handled_batches
 from platform_defs.engine.inputs.input import input_named
 from platform_defs.engine.inputs.progress import results_table
 from platform_defs.engine.inputs.reader import Reading
@@ -90,10 +90,15 @@ class Engine:
         object.__setattr__(self, "assets", checked_tables(self.sources, self.assets))
         check_folders(self.lake.root, {name: folder for name, folder in self.folders.items() if name in self.sources}, self.assets)
 
-    @cached_property
+    @property
     def spark(self) -> SparkSession:
         """The session."""
-        return self.connect()
+        return self._session()
+
+    @cached_property
+    def _session(self) -> Callable[[], SparkSession]:
+        """Returns the session, which is connected when it is first needed."""
+        return cache(self.connect)
 
     @cached_property
     def ledger(self) -> Ledger:
@@ -111,7 +116,8 @@ class Engine:
         earlier_landings = self.earlier.ingestion.landings if self.earlier else None
         inputs = self.sources, self.assets, self.folders, self.max_files
         topics = self.topics, self.max_step, self.failures.record_sources
-        return Ingestion(lambda: self.spark, self.lake, self.ledger, *inputs, self._require_handled_batches, *topics, earlier_landings)
+        require_batches = partial(require_handled_batches, self.lake, self.ledger, self.assets)
+        return Ingestion(self._session, self.lake, self.ledger, *inputs, require_batches, *topics, earlier_landings)
 
     @cached_property
     def queries(self) -> RunningQueries:
@@ -245,7 +251,7 @@ class Engine:
 
         See `Maintenance`.
         """
-        self._require_handled_batches()
+        require_handled_batches(self.lake, self.ledger, self.assets)
         return self._maintenance(**limits)()
 
     def snapshot(self) -> "Engine":
@@ -279,11 +285,6 @@ class Engine:
                 with self.failures.recorded_of_account(asset):
                     check_step(self.accounts, asset, step)
                 yield step
-
-    def _require_handled_batches(self) -> None:
-        """Raise if the ledger has lost a batch that a table has handled: the next batch would get the number of the lost one."""
-        for table, seq in newest_handled(self.lake, self.assets):
-            self.ledger.require(seq, f"table {table}")
 
     def _naming_lost_files(self) -> AbstractContextManager[None]:
         sources = [table for source in self.sources.values() for table in (source.log, source.quarantine)]

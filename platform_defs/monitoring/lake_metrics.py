@@ -19,7 +19,6 @@ from platform_defs.engine.ledger.store import TABLE
 from platform_defs.engine.operations.freshness import Freshness
 from platform_defs.engine.operations.state_size import state_size
 from platform_defs.monitoring.catalog import family
-from platform_defs.monitoring.kept_tables import keeping_tables
 from platform_defs.safe_text import one_line, without_credentials
 
 _OUTCOMES = {"accepted": "accepted", "duplicate": "duplicate", "quarantined": "quarantined", "markers": "marker"}
@@ -38,7 +37,7 @@ class LakeMetrics(Collector):
     """
 
     def __init__(self, engine: Engine) -> None:
-        self._engine, self._mutex = keeping_tables(engine), Lock()
+        self._engine, self._mutex = engine, Lock()
         self._totals = _Totals()
         self._reason: str | None = None
 

@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, replace
 from datetime import date
-from functools import cached_property
+from functools import cached_property, partial
 from statistics import fmean, pstdev
 from typing import Any
 
@@ -29,6 +29,7 @@ from platform_defs.engine.ingest.ingest import Ingest, IngestError, _Done
 from platform_defs.engine.ingest.ingestion import Ingestion
 from platform_defs.engine.ingest.pending_files import Pending
 from platform_defs.engine.ingest.stream import Stream
+from platform_defs.engine.inputs.handled_batches import require_handled_batches
 from platform_defs.engine.inputs.progress import Progress
 from platform_defs.engine.inputs.reader import EVER, Reading, Span
 from platform_defs.engine.lake.errors import LakeError
@@ -449,7 +450,9 @@ class SimEngine(Engine):
     @cached_property
     def ingestion(self) -> SimIngestion:
         config = self.sources, self.assets, self.folders, self.max_files
-        return SimIngestion(lambda: self.spark, self.lake, self.ledger, *config, self._require_handled_batches)
+        return SimIngestion(
+            lambda: self.spark, self.lake, self.ledger, *config, partial(require_handled_batches, self.lake, self.ledger, self.assets)
+        )
 
     @property
     def accounts(self) -> SimAccounts:

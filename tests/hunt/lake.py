@@ -182,10 +182,6 @@ class SimLake(SimTables):
     def delta(self, table: str, version: int | None = None) -> Any:
         return self.process.call(lambda stale: self._seen(table, stale))
 
-    def incarnation(self, table: str) -> Any:
-        held = self.store.tables.get(table)
-        return None if held is None else held.identity
-
     def commit(
         self,
         table: str,

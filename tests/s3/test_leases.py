@@ -1,6 +1,7 @@
 """The writers of a lake in S3: one at a time, and none overwrites the commit of another."""
 
 import json
+import os
 import subprocess
 import sys
 import threading
@@ -10,9 +11,11 @@ from dataclasses import replace
 import obstore
 import pyarrow as pa
 import pytest
+from deltalake import CommitProperties, DeltaTable, Schema
 
 from platform_defs.engine.lake.errors import LakeBusy, LakeError
-from platform_defs.engine.lake.locks import Busy, Lease
+from platform_defs.engine.lake.leases import Busy, Lease
+from platform_defs.engine.lake.objects import store_at
 from platform_defs.engine.lake.tables import Lake
 from tests.support.s3_server import WITHOUT_CONDITIONS, S3Server
 
@@ -79,6 +82,67 @@ def test_a_writer_that_lost_its_lease_commits_nothing(lake: Lake) -> None:
         with pytest.raises(LakeError, match="ledger has another writer now"):
             paused.append_small(ROWS, "t")
     assert lake.version("t") is None
+
+
+def test_a_lease_takes_few_requests(lake: Lake, server: S3Server) -> None:
+    def take_and_release() -> None:
+        with lake.writer("ledger"):
+            pass
+
+    take_and_release()
+    costs = [server.count(take_and_release) for _ in range(50)]
+    assert {cost["PUT"] for cost in costs} == {2}, "one to take it, and one to release it"
+    assert {cost["GET"] for cost in costs} == {1}
+    assert {cost["LIST"] for cost in costs} == {3}
+    deletions = sum(cost["POST"] + cost["DELETE"] for cost in costs)
+    assert 0 < deletions <= 10, "records that are not the newest are deleted, many at a time"
+    assert server.count(lambda: lake.waiting_process("ledger")) == {"LIST": 1}
+
+
+def test_a_lease_of_an_earlier_version_is_respected_and_replaced(lake: Lake, server: S3Server) -> None:
+    """Leases in S3 were Delta tables."""
+    uri, until = lake.path("_leases/ledger"), time.time() + 1.5
+    schema, options = Schema.from_arrow(pa.schema([("nothing", pa.string())])), lake.storage_options
+    DeltaTable.create(uri, schema, storage_options=options)
+    record = {"lease": {"id": "other", "holder": "process 7 (tidemark) on host", "purpose": "write", "until": until}}
+    properties = CommitProperties(custom_metadata={"userMetadata": json.dumps(record)})
+    DeltaTable(uri, storage_options=options).create_write_transaction([], "append", schema, commit_properties=properties)
+    with pytest.raises(LakeBusy, match="ledger has a writer already: process 7"), lake.writer("ledger"):
+        pass
+    time.sleep(max(0.0, until - time.time()))
+    with lake.writer("ledger"), pytest.raises(LakeBusy, match=f"process {os.getpid()}"), lake.writer("ledger"):
+        pass
+    assert not DeltaTable.is_deltatable(uri, options)
+
+
+def test_a_writer_that_was_paused_while_its_record_was_deleted_has_lost_the_lease(lake: Lake) -> None:
+    """The number of the record that it writes next is free again, but is not the newest."""
+    wall = [1_000.0]
+    paused, other = (Lease(lake.path("_leases/x"), "x", 60.0, now=lambda: wall[0], storage_options=lake.storage_options) for _ in range(2))
+    paused.take()
+    wall[0] += 61
+    other.take()
+    for _ in range(40):
+        other.renew()
+    paused.renew()
+    with pytest.raises(LakeError, match="x has another writer now"):
+        paused.check()
+    other.check()
+    assert other._records.newest() == other._newest
+
+
+def test_an_opened_table_is_looked_at_with_one_request(lake: Lake, server: S3Server) -> None:
+    lake.append_small(ROWS, "t", {"step": 1})
+    assert lake.version("t") == 0
+    assert server.count(lambda: lake.version("t")) == {"LIST": 1}
+    lake.append_small(ROWS, "t", {"step": 2})
+    assert server.count(lambda: lake.version("t")).total() <= 5
+    assert lake.version("t") == 1
+    objects = store_at(lake.path("t"), lake.storage_options)
+    obstore.delete(objects, [item["path"] for page in obstore.list(objects) for item in page])
+    assert not lake.exists("t")
+    lake.append_small(ROWS, "t", {"step": 1})
+    assert lake.version("t") == 0
 
 
 def test_of_two_commits_on_one_version_the_store_refuses_the_second(lake: Lake) -> None:

@@ -4,6 +4,7 @@ import os
 import subprocess
 import sys
 import time
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -34,9 +35,18 @@ class S3Server:
 
     Args:
         port: its port on this machine.
+        log: the file with a line for each request.
     """
 
     port: int
+    log: Path
+
+    def count(self, work: Callable[[], object]) -> Counter[str]:
+        """The number of requests during some work, by method; a list of objects is `LIST`."""
+        before = len(self.log.read_text())
+        work()
+        lines = self.log.read_text()[before:].splitlines()
+        return Counter(line.split()[0] for line in lines if "if-none-match=" in line)
 
     @property
     def endpoint(self) -> str:
@@ -89,7 +99,7 @@ def s3_server(log: Path) -> Iterator[S3Server]:
                 assert process.poll() is None, log.read_text()
                 assert time.monotonic() < deadline, f"the S3 server did not start in {_WAIT_S} s: {log.read_text()}"
                 time.sleep(0.1)
-            server = S3Server(port)
+            server = S3Server(port, log)
             for bucket in (BUCKET, WITHOUT_CONDITIONS):
                 server.client().create_bucket(Bucket=bucket)
             yield server
@@ -112,10 +122,11 @@ class _LikeAStore:
         if f"Credential={ACCESS_KEY}/" not in environ.get("HTTP_AUTHORIZATION", ""):
             start_response("403 Forbidden", [("Content-Type", "application/xml"), ("Content-Length", str(len(_DENIED)))])
             return [_DENIED]
-        if environ["REQUEST_METHOD"] in ("GET", "HEAD"):
+        method = "LIST" if "list-type=" in environ["QUERY_STRING"] else environ["REQUEST_METHOD"]
+        request = f"{method} {environ['PATH_INFO']} if-none-match={environ.get('HTTP_IF_NONE_MATCH')}\n"
+        os.write(1, request.encode())  # at once, as other threads write to the same file
+        if method in ("GET", "HEAD", "LIST"):
             return self.app(environ, start_response)
-        condition = f"{environ['REQUEST_METHOD']} {environ['PATH_INFO']} if-none-match={environ.get('HTTP_IF_NONE_MATCH')}\n"
-        os.write(1, condition.encode())  # at once, as other threads write to the same file
         if environ["PATH_INFO"].startswith(f"/{WITHOUT_CONDITIONS}/"):
             environ.pop("HTTP_IF_NONE_MATCH", None)
         with self._writes:

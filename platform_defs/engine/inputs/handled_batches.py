@@ -12,6 +12,7 @@ from platform_defs.engine.inputs.progress_errors import ProgressError
 from platform_defs.engine.lake.commits import APPLICATION
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.tables import Lake
+from platform_defs.engine.ledger.ledger import Ledger
 
 
 def newest_handled(lake: Lake, assets: Mapping[str, DerivedAsset]) -> Iterator[tuple[str, int]]:
@@ -27,6 +28,12 @@ def newest_handled(lake: Lake, assets: Mapping[str, DerivedAsset]) -> Iterator[t
             )
             if commit is not None:
                 yield table, Progress.from_metadata(table, commit.value).seq
+
+
+def require_handled_batches(lake: Lake, ledger: Ledger, assets: Mapping[str, DerivedAsset]) -> None:
+    """Raise `LedgerError` if the ledger has lost a batch that a table has handled: the next batch would get the number of the lost one."""
+    for table, seq in newest_handled(lake, assets):
+        ledger.require(seq, f"table {table}")
 
 
 def tables_outside(lake: Lake, assets: Mapping[str, DerivedAsset]) -> list[str]:

@@ -4,6 +4,7 @@ deltalake and Arrow would list a whole folder into memory.
 """
 
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import Any
 from urllib.parse import unquote
 
@@ -22,17 +23,23 @@ _CLIENT = {"allow_http", "allow_invalid_certificates", "connect_timeout", "timeo
 _WITH_PREFIX = {"endpoint_url_s3": "aws_endpoint_url_s3"}
 """The option that `obstore` knows by its full name only."""
 _PROBE = "_conditional_put"
+_MOST_STORES = 512
 StoreError = obstore.exceptions.BaseError
 
 
 def store_at(uri: str, options: Mapping[str, str] | None) -> S3Store:
-    """The store with the objects below a URI.
+    """The store with the objects below a URI: the same one for all calls with the same options, so that its connections are used again.
 
     Args:
         uri: the `s3a://` URI of a folder.
-        options: deltalake's options for the store; None for those of the environment.
+        options: deltalake's options for the store; None for those that the environment has now.
     """
-    options_by_name = {name.lower().removeprefix("aws_"): value for name, value in (options or {}).items()}
+    return _store.__wrapped__(uri, ()) if options is None else _store(uri, tuple(options.items()))
+
+
+@lru_cache(maxsize=_MOST_STORES)
+def _store(uri: str, options: tuple[tuple[str, str], ...]) -> S3Store:
+    options_by_name = {name.lower().removeprefix("aws_"): value for name, value in options}
     config: Any = {_WITH_PREFIX.get(name, name): value for name, value in options_by_name.items() if name in {*_CONFIG, *_WITH_PREFIX}}
     client: Any = {name: value for name, value in options_by_name.items() if name in _CLIENT}
     retries: Any = {"max_retries": int(options_by_name["max_retries"])} if "max_retries" in options_by_name else None
@@ -57,6 +64,16 @@ def has_conditional_put(folder: str, options: Mapping[str, str] | None) -> bool:
         except obstore.exceptions.AlreadyExistsError:
             return True
     return False
+
+
+def newer_objects(uri: str, options: Mapping[str, str] | None, after: str) -> dict[str, tuple[Any, ...]]:
+    """The states of the objects below a folder's URI whose names follow a name: the modification time, the length and the tag of each.
+
+    Raises:
+        StoreError: the store refused, or cannot be reached.
+    """
+    found = (item for page in obstore.list(store_at(uri, options), offset=after) for item in page)
+    return {item["path"]: (item["last_modified"], item["size"], item["e_tag"]) for item in found}
 
 
 def pages(uri: str, options: Mapping[str, str] | None) -> Iterator[list[tuple[str, int, int]]]:

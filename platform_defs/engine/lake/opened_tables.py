@@ -1,81 +1,134 @@
-"""Keeps the tables on this machine's disks opened for readers until they have a newer version.
+"""Keeps tables opened, and brings them up to date when they have a newer version.
 
-Opening a table reads its log, which takes some milliseconds, and a cycle of a pipeline needs each of its tables about twenty times. An
-opened table is still the newest version if the file of its newest commit is unchanged, and that of the next commit does not exist. After a
-checkpoint it is opened again too: deltalake reads older commits when it needs them, and they may be deleted after a checkpoint.
+Opening a table means reading its log, and a cycle of a pipeline needs each of its tables about twenty times. On a disk and in S3, an
+opened table is still the newest version if its newest commit is unchanged, and no later one exists. If there are later ones, they are
+read; but if somebody still reads the opened version, the table is opened once more. After a checkpoint it is opened again too: deltalake
+reads older commits when it needs them, and they may be deleted after a checkpoint.
 """
 
+import copy
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
-from pathlib import Path
+from dataclasses import dataclass, field
 from threading import Lock
+from typing import Any
+from weakref import ref
 
 from deltalake import DeltaTable
+from deltalake.exceptions import DeltaError
 
+from platform_defs.engine.lake.log_ends import AFTER_ALL, LogEnd, LookAtEnd
+
+OpenTable = Callable[[], DeltaTable | None]
 _MOST_TABLES = 256
+_IN_DOUBT = object()
 
 
-@dataclass(frozen=True)
-class _Opened:
-    """An opened table.
+@dataclass
+class OpenedTable:
+    """A table that is opened once, and brought up to date when it has a newer version.
 
     Args:
-        delta: the table.
-        version: its version.
-        commit: the inode and the time of the file of its newest commit, which change if the table is deleted and created again.
-        checkpoint: those of the file that names its newest checkpoint; None if it has no checkpoint.
+        delta: the table at the version that was newest; None if it is not opened, or did not exist.
+        commit: the state of its newest commit, see `LogEnd`.
+        checkpoint: that of its newest checkpoint.
     """
 
-    delta: DeltaTable
-    version: int
-    commit: tuple[int, int]
-    checkpoint: tuple[int, int] | None
+    delta: DeltaTable | None = None
+    commit: Any = None
+    checkpoint: Any = None
+
+    def newest(self, look: LookAtEnd, open_table: OpenTable, *, may_update: bool = True) -> DeltaTable | None:
+        """The table at its newest version; None if it does not exist. If it cannot be opened, `delta` is still what it was.
+
+        Args:
+            look: looks at the end of the table's log.
+            open_table: opens the table at its newest version; None if it does not exist.
+            may_update: whether the opened table may be changed to a newer version.
+        """
+        if self.delta is None or not self._is_newest(self.delta, look, may_update):
+            end = look(AFTER_ALL)  # before the log is read: a later checkpoint is noticed then
+            self.delta, self.checkpoint = open_table(), None if end is None else end.checkpoint
+            self.has_moved(look)
+        return self.delta
+
+    def has_moved(self, look: LookAtEnd, end: LogEnd | None = None) -> None:
+        """Record that `delta` is at another version than before, for example after a commit through it.
+
+        Args:
+            look: looks at the end of the table's log.
+            end: an end that may have the version already.
+        """
+        version = None if self.delta is None else self.delta.version()
+        if version is not None and (end is None or version not in end.commits):
+            end = look(version)
+        self.commit = None if version is None or end is None else end.commits.get(version)
+
+    def is_in_doubt(self) -> None:
+        """Open the table again when its newest version is needed."""
+        self.commit = _IN_DOUBT
+
+    def _is_newest(self, delta: DeltaTable, look: LookAtEnd, may_update: bool) -> bool:
+        """Whether the opened table is at the newest version, or could be changed to it."""
+        version = delta.version()
+        end = look(version)
+        if end is not None:
+            state = end.commits.get(version), end.checkpoint
+            if state == (None, None) or state != (self.commit, self.checkpoint):
+                return False
+            if not end.has_newer(version):
+                return True
+        if not may_update or self.commit is _IN_DOUBT:
+            return False
+        try:
+            delta.update_incremental()
+        except (DeltaError, OSError):  # raised again when the table is opened
+            return False
+        self.has_moved(look, end)
+        return True
 
 
-_opened: OrderedDict[str, _Opened] = OrderedDict()
+@dataclass
+class _Shared:
+    """A table that readers share.
+
+    Args:
+        table: the table. Readers get a copy of it, which shares its content.
+        copy: refers to the copy as long as a reader has it. Until then, the table must not change.
+        lock: held by the thread that looks for a newer version.
+    """
+
+    table: OpenedTable = field(default_factory=OpenedTable)
+    copy: Callable[[], DeltaTable | None] = lambda: None
+    lock: Lock = field(default_factory=Lock)
+
+    def newest(self, look: LookAtEnd, open_table: OpenTable) -> DeltaTable | None:
+        """A copy of the table at its newest version; None if it does not exist."""
+        before, in_use = self.table.delta, self.copy()
+        delta = self.table.newest(look, open_table, may_update=in_use is None)
+        if delta is None or (delta is before and in_use is not None):
+            return None if delta is None else in_use
+        new_copy = copy.copy(delta)
+        self.copy = ref(new_copy)
+        return new_copy
+
+
+_opened: OrderedDict[str, _Shared] = OrderedDict()
 _lock = Lock()
 
 
-def newest_version(path: str, open_table: Callable[[], DeltaTable | None]) -> DeltaTable | None:
-    """The newest version of a table, in an object that all readers of this process share. Nobody may commit through it or update it.
+def newest_version(path: str, look: LookAtEnd, open_table: OpenTable) -> DeltaTable | None:
+    """The newest version of a table, in an object that shares its content with those of other readers. Nobody may change or update it.
 
     Args:
-        path: the table's folder on a disk.
+        path: the table's folder or URI.
+        look: looks at the end of its log.
         open_table: opens the table at its newest version; None if it does not exist.
     """
-    checkpoint = _file_state(Path(path, "_delta_log", "_last_checkpoint"))
     with _lock:
-        if (cached := _opened.get(path)) is not None:
-            _opened.move_to_end(path)
-    is_unchanged = cached is not None and (cached.commit, cached.checkpoint) == (commit_file(path, cached.version), checkpoint)
-    if cached is not None and is_unchanged and not has_newer(path, cached.version):
-        return cached.delta
-    delta = open_table()
-    commit = None if delta is None else commit_file(path, delta.version())
-    with _lock:
-        _opened.pop(path, None)
-        if delta is not None and commit is not None:  # the log may have been cleaned up to a checkpoint
-            _opened[path] = _Opened(delta, delta.version(), commit, checkpoint)
+        opened = _opened.setdefault(path, _Shared())
+        _opened.move_to_end(path)
         while len(_opened) > _MOST_TABLES:
             _opened.popitem(last=False)  # the one that was read least recently
-    return delta
-
-
-def has_newer(path: str, version: int) -> bool:
-    """Whether a table on a disk has a commit after a version."""
-    return commit_file(path, version + 1) is not None
-
-
-def commit_file(path: str, version: int) -> tuple[int, int] | None:
-    """The inode and the time, in ns, of the file of a table's commit; None if it does not exist."""
-    return _file_state(Path(path, "_delta_log", f"{version:020}.json"))
-
-
-def _file_state(path: Path) -> tuple[int, int] | None:
-    """The inode and the time, in ns, of a file; None if it does not exist."""
-    try:
-        status = path.stat()
-    except OSError:
-        return None
-    return status.st_ino, status.st_mtime_ns
+    with opened.lock:
+        return opened.newest(look, open_table)

@@ -7,7 +7,6 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.fs as pa_fs
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError, TableNotFoundError
 from pyspark.sql import DataFrame, SparkSession
@@ -16,7 +15,6 @@ from pyspark.sql.types import StructType
 
 from platform_defs.engine.lake import commits
 from platform_defs.engine.lake.compaction import SMALL_BYTES, file_sizes
-from platform_defs.engine.lake.data_files import filesystem
 from platform_defs.engine.lake.data_skipping import (
     Ends,
     FileSize,
@@ -31,7 +29,9 @@ from platform_defs.engine.lake.data_skipping import (
     time_extent,
 )
 from platform_defs.engine.lake.errors import LakeError, UnreadableLogError
-from platform_defs.engine.lake.opened_tables import commit_file, has_newer, newest_version
+from platform_defs.engine.lake.log_ends import LogEnd, end_in_s3, end_on_disk
+from platform_defs.engine.lake.objects import StoreError
+from platform_defs.engine.lake.opened_tables import newest_version
 from platform_defs.engine.lake.root import LakeRoot
 from platform_defs.paths import is_in_s3
 
@@ -78,16 +78,27 @@ class ReadTables(LakeRoot):
             raise fault from error
 
     def delta_for_reading(self, table: str) -> DeltaTable | None:
-        """A table's newest version, in an object that others read too: nobody may commit through it. None if the table does not exist.
+        """A table's newest version, in an object that others read too: nobody may change or update it. None if the table does not exist.
 
         Raises:
             UnreadableLogError, LakeError: see `delta`.
         """
-        return newest_version(self.path(table), partial(self.delta, table)) if self.is_local else self.delta(table)
+        if not (self.is_local or is_in_s3(self.root)):  # a table that was deleted and created again would not be noticed
+            return self.delta(table)
+        return newest_version(self.path(table), partial(self.log_end, table), partial(self.delta, table))
 
-    def may_have_newer(self, table: str, version: int) -> bool:
-        """Whether a table may have a commit after a version. For a lake in a store, it is not known without opening the table."""
-        return not self.is_local or has_newer(self.path(table), version)
+    def log_end(self, table: str, version: int) -> LogEnd | None:
+        """The end of a table's log from a version on, on a disk or in S3; None for another store.
+
+        Raises:
+            LakeError: the store refused, or cannot be reached.
+        """
+        if self.is_local:
+            return end_on_disk(self.path(table), version)
+        try:
+            return end_in_s3(self.path(table), self.storage_options, version) if is_in_s3(self.root) else None
+        except StoreError as error:
+            raise LakeError.no_store(self.root, error) from error
 
     def exists(self, table: str) -> bool:
         """Whether the lake has the table."""
@@ -106,20 +117,6 @@ class ReadTables(LakeRoot):
     def frame(self, spark: SparkSession, table: str) -> DataFrame:
         """A table read by Delta; for a snapshot of the lake, at the snapshot's version."""
         return spark.read.format("delta").load(self.path(table))
-
-    def incarnation(self, table: str, version: int) -> str | None:
-        """A value that changes when a table on a disk or in S3 is deleted and created again; None if there is nothing to compare.
-
-        On a disk it consists of a commit's number, and the inode and the time of its file: a file system may reuse the inode of a deleted
-        file, but not together with its time. In S3 it is the number, and the time and the length of the commit's object.
-        """
-        if not self.is_local:
-            if not is_in_s3(self.root):
-                return None
-            commit = filesystem(self.path(table), self.storage_options).get_file_info(f"_delta_log/{version:020}.json")
-            return None if commit.type != pa_fs.FileType.File else f"{version}:{commit.mtime_ns}:{commit.size}"
-        file_state = commit_file(self.path(table), version)  # None if the log was cleaned up to a checkpoint; the table is then read again
-        return None if file_state is None else f"{version}:{file_state[0]}:{file_state[1]}"
 
     def read(
         self, spark: SparkSession, table: str, schema: StructType | None = None, within: Ranges | None = None, *, with_nulls: bool = False

@@ -9,6 +9,7 @@ import re
 import uuid
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Protocol
 
 import pyarrow as pa
@@ -19,6 +20,7 @@ from deltalake.exceptions import DeltaError
 from operators.errors import TidemarkError
 from platform_defs.engine.lake.commits import commit_once, commit_properties, reporting_overtaken
 from platform_defs.engine.lake.errors import LakeError, UnreadableLogError, store_reason
+from platform_defs.engine.lake.opened_tables import OpenedTable
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.errors import LedgerError
 from platform_defs.engine.ledger.row_ranges import is_above, rows_in_range
@@ -36,7 +38,6 @@ EVERYTHING = -(1 << 62)
 """A batch number below all others, even that of a damaged row."""
 _ROWS_AT_ONCE = 1 << 13
 _SUMMARY = "summary"
-_UNKNOWN = "unknown"  # in place of the table's incarnation: the table is opened again
 _log = logging.getLogger(__name__)
 
 
@@ -131,8 +132,7 @@ class DeltaLedgerStore:
     """
 
     lake: Lake
-    _delta: DeltaTable | None = field(default=None, init=False)
-    _incarnation: str | None = field(default=None, init=False)
+    _opened: OpenedTable = field(default_factory=OpenedTable, init=False)
     _last: tuple[DeltaTable, Version] | None = field(default=None, init=False)
     """The opened table, and the version that `refresh` returned for it; cached, since the table rarely has a new version."""
     _log: tuple[DeltaTable, int, Any] | None = field(default=None, init=False)
@@ -143,27 +143,27 @@ class DeltaLedgerStore:
         """The table's path."""
         return self.lake.path(TABLE)
 
+    @property
+    def _delta(self) -> DeltaTable | None:
+        """The opened table; None if it is not opened, or there is no ledger yet."""
+        return self._opened.delta
+
     def refresh(self) -> Version | None:
         """The table's newest version. The table is opened once and then updated, which takes an eighth of the time."""
         try:
-            delta = self._delta
-            if delta is None or self.lake.incarnation(TABLE, delta.version()) != self._incarnation:  # not opened yet, or created again
-                self._delta = self.lake.delta(TABLE)
-            elif self.lake.may_have_newer(TABLE, delta.version()):
-                delta.update_incremental()
-            if self._delta is None:
+            delta = self._opened.newest(partial(self.lake.log_end, TABLE), partial(self.lake.delta, TABLE))
+            if delta is None:
                 return None
-            number = self._delta.version()
-            if self._last is not None and self._last[0] is self._delta and self._last[1].number == number:
+            number = delta.version()
+            if self._last is not None and self._last[0] is delta and self._last[1].number == number:
                 return self._last[1]
-            self._incarnation = self.lake.incarnation(TABLE, number)
-            if (lake_format := _format_of(self._delta)) > SUMMARY_FORMAT:
+            if (lake_format := _format_of(delta)) > SUMMARY_FORMAT:
                 raise LakeError.newer(self.lake.root, lake_format, SUMMARY_FORMAT)
-            rows = sum(rows for [rows] in self._actions(self._delta, "num_records"))
-            self._last = self._delta, Version(str(self._delta.metadata().id), number, rows)
+            rows = sum(rows for [rows] in self._actions(delta, "num_records"))
+            self._last = delta, Version(str(delta.metadata().id), number, rows)
             return self._last[1]
         except (DeltaError, OSError, UnreadableLogError) as error:
-            self._incarnation = _UNKNOWN  # `rows` still reads the version that was known
+            self._opened.is_in_doubt()  # `rows` still reads the version that was known
             fault = self.lake.passing_fault(TABLE, error)
             reason = error.reason if isinstance(error, UnreadableLogError) else store_reason(error)
             raise fault or LedgerError.unreadable(None, self.name, f"{self.name}/_delta_log", reason) from error
@@ -234,7 +234,7 @@ class DeltaLedgerStore:
         point("retention.before_summary")
         self.lake.append_small(rows, TABLE, expected=self._delta, replacing=f"seq <= {upto}")
         point("retention.after_summary")
-        self._incarnation = _UNKNOWN
+        self._opened.is_in_doubt()
 
     def _require_format(self, number: int) -> None:
         if self._delta is None or _format_of(self._delta) >= number:
@@ -248,11 +248,10 @@ class DeltaLedgerStore:
     def _after_commit(self) -> None:
         """Post-commit maintenance. Its faults are logged: the commit has succeeded, and the next one tries again."""
         try:
-            if self._delta is not None:  # it was updated by its own commit
-                self._incarnation = self.lake.incarnation(TABLE, self._delta.version())
+            self._opened.has_moved(partial(self.lake.log_end, TABLE))
             self._compact_many()
         except (DeltaError, OSError, TidemarkError) as error:
-            self._incarnation = _UNKNOWN
+            self._opened.is_in_doubt()
             _log.warning("the batch is committed, but the ledger was not compacted: %s", store_reason(error))
 
     def fence(self) -> None:
@@ -273,6 +272,7 @@ class DeltaLedgerStore:
             self._delta.optimize.compact(target_size=FULL_BYTES)
             point("ledger.after_compact")
             self._delta.create_checkpoint()
+            self._delta.cleanup_metadata()
 
     def files_of(self, seq: int) -> list[str]:
         """The files with rows of a batch."""

@@ -10,7 +10,8 @@ from pathlib import Path
 import deltalake
 import pyarrow as pa
 import pytest
-from deltalake import DeltaTable, write_deltalake
+from deltalake import CommitProperties, DeltaTable, Field, Transaction, write_deltalake
+from pyspark.sql import SparkSession
 
 from platform_defs.engine.lake import reads
 from platform_defs.engine.lake.errors import LakeError
@@ -89,8 +90,56 @@ def test_a_table_without_a_new_version_is_opened_once(lake: Lake, opens: list[st
     for read in READS * 2:
         assert read(lake) == read(Lake(lake.root))
     assert opens == ["t"]
+
+
+def test_an_opened_table_is_brought_up_to_date_unless_somebody_reads_it(lake: Lake, opens: list[str]) -> None:
+    _write(lake, 1)
+    assert lake.version("t") == 0
     _write(lake, 2)
-    assert (lake.version("t"), _rows(lake.delta_for_reading("t")), opens) == (1, 2, ["t", "t"])
+    assert (lake.version("t"), _rows(lake.delta_for_reading("t")), opens) == (1, 2, ["t"])
+    snapshot = lake.snapshot()
+    assert snapshot.version("t") == 1
+    _write(lake, 3)
+    assert (lake.version("t"), _rows(lake.delta_for_reading("t")), opens) == (2, 3, ["t", "t"])
+    assert (snapshot.version("t"), _rows(snapshot.delta_for_reading("t"))) == (1, 2)
+    del snapshot
+    _write(lake, 4)
+    assert (lake.version("t"), opens) == (3, ["t", "t"])
+
+
+CHANGES: dict[str, Callable[[DeltaTable], object]] = {
+    "more columns": lambda table: table.alter.add_columns([Field("w", "string")]),
+    "other properties": lambda table: table.alter.set_table_properties({"delta.enableChangeDataFeed": "true"}),
+    "other rows": lambda table: table.update({"v": "v + 1"}),
+    "no rows": lambda table: table.delete(),
+    "other columns": lambda table: write_deltalake(table, pa.table({"x": ["a"]}), mode="overwrite", schema_mode="overwrite"),
+    "an application": lambda table: table.create_write_transaction(
+        [], "append", table.schema(), commit_properties=CommitProperties(app_transactions=[Transaction("application", 7)])
+    ),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_table_that_is_brought_up_to_date_is_the_one_that_is_opened(lake: Lake, opens: list[str], change: str) -> None:
+    _write(lake, 1, 2)
+    assert lake.version("t") == 0
+    CHANGES[change](DeltaTable(lake.path("t")))
+    updated, opened = lake.delta_for_reading("t"), DeltaTable(lake.path("t"))
+    assert updated is not None
+    assert opens == ["t"]
+    for look in (DeltaTable.schema, DeltaTable.version, lambda t: sorted(t.file_uris()), lambda t: t.transaction_version("application")):
+        assert look(updated) == look(opened)
+    assert updated.protocol() == opened.protocol()
+    assert str(updated.metadata()) == str(opened.metadata())
+
+
+def test_an_append_leaves_what_others_read(lake: Lake, spark: SparkSession) -> None:
+    frame = spark.sql("SELECT 1L AS v")
+    lake.append(frame, "t", {"step": 1})
+    reader = lake.delta_for_reading("t")
+    lake.append(frame, "t", {"step": 2}, after=1)
+    assert reader is not None
+    assert (reader.version(), _rows(reader), lake.version("t"), _rows(lake.delta_for_reading("t"))) == (0, 1, 1, 2)
 
 
 def test_a_table_that_is_deleted_or_created_again_is_not_read_from_memory(lake: Lake) -> None:

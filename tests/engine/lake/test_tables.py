@@ -21,6 +21,7 @@ from platform_defs.engine.ingest.release import chosen_sql
 from platform_defs.engine.lake import commits, compaction
 from platform_defs.engine.lake import written_tables as lakes
 from platform_defs.engine.lake.errors import LakeError, UnreadableLogError
+from platform_defs.engine.lake.log_ends import LogEnd
 from platform_defs.engine.lake.reads import Commit
 from platform_defs.engine.lake.tables import Lake
 
@@ -252,14 +253,14 @@ def test_a_fault_of_the_maintenance_after_a_commit_is_only_logged(
 
 def test_a_recreated_table_is_recognized_even_with_reused_inodes(lake: Lake) -> None:
     lake.append_small(ROWS, "t")
-    before = lake.incarnation("t", 0)
+    before = lake.log_end("t", 0)
     commit = Path(lake.path("t"), "_delta_log", f"{0:020}.json")
     kept = commit.stat()
-    assert lake.incarnation("t", 0) == before
+    assert lake.log_end("t", 0) == before
     os.utime(commit, ns=(kept.st_atime_ns, kept.st_mtime_ns + 1))
-    assert lake.incarnation("t", 0) != before
+    assert lake.log_end("t", 0) != before
     commit.unlink()
-    assert lake.incarnation("t", 0) is None
+    assert lake.log_end("t", 0) == LogEnd({}, None)
 
 
 def test_an_update_of_an_outdated_version_fails(lake: Lake) -> None:

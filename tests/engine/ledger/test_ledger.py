@@ -261,7 +261,7 @@ def _failing(name: str, error: Exception) -> Iterator[None]:
         pytest.param(DeltaError("Generic LocalFileSystem error: Stale file handle (os error 116)"), id="a stale file handle"),
     ],
 )
-@pytest.mark.parametrize("method", ["incarnation", "_parts"])
+@pytest.mark.parametrize("method", ["log_end", "_parts"])
 def test_a_fault_of_the_disk_that_may_pass_is_not_the_loss_of_the_ledger(tmp_path: Path, method: str, error: Exception) -> None:
     ledger, other = _ledger(tmp_path), _ledger(tmp_path)
     for seq in (1, 2):
@@ -280,7 +280,7 @@ def test_the_error_of_a_lost_log_names_no_batch(tmp_path: Path) -> None:
     ledger = _ledger(tmp_path)
     ledger.commit([(source_entry("l", 1),)])
     with (
-        _failing("incarnation", OSError(errno.EACCES, "Permission denied")),
+        _failing("log_end", OSError(errno.EACCES, "Permission denied")),
         pytest.raises(LedgerError, match="the ledger cannot be read: file"),
     ):
         _ = ledger.head
@@ -292,7 +292,7 @@ def test_after_a_failed_look_up_the_known_rows_are_still_read(tmp_path: Path) ->
     for seq in (1, 2):
         writer.commit([(source_entry("l", seq, accepted=1, rows_read=1, offsets=(f"./{seq}|1|1",)),)])
     head, pinned = ledger.head, LedgerSnapshot.of(ledger)
-    with _failing("incarnation", OSError(errno.EIO, "Input/output error")), pytest.raises(LakeError, match="cannot be read now"):
+    with _failing("log_end", OSError(errno.EIO, "Input/output error")), pytest.raises(LakeError, match="cannot be read now"):
         _ = ledger.head
     files = [File(1, f"file:///in/{n}", 1, "l", folder="/in") for n in (1, 2)]
     records = ledger._files.files_of("l", head).records_of(files)
