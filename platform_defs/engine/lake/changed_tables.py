@@ -16,6 +16,7 @@ from platform_defs.engine.lake.compaction import has_vectors
 from platform_defs.engine.lake.data_skipping import schema_of
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.interrupts import run_to_end
+from platform_defs.engine.lake.merge_settings import merge_settings, without_merge_settings
 from platform_defs.engine.lake.small_queries import fetch_arrow, plan_if_small
 from platform_defs.engine.lake.written_tables import VECTORS_PROPERTY, WrittenTables, reporting_concurrent_commit
 
@@ -58,14 +59,14 @@ class ChangedTables(WrittenTables):
         rows = rows if self.is_large(table) else plan_if_small(rows)
         spark, commit_metadata = rows.sparkSession, metadata | {"id": uuid.uuid4().hex}
         if deletion_vectors:
-            with commits.merge_settings(spark, {}, None, deletion_vectors=True, stored=False), reporting_concurrent_commit(table):
+            with merge_settings(spark, {}, None, deletion_vectors=True, stored=False), reporting_concurrent_commit(table):
                 self._enable_vectors(spark, table)
         before = self.version(table)
         columns = spark.read.format("delta").load(self.path(table)).columns
         target = SparkDelta.forPath(spark, self.path(table)).alias("t")
         merge = target.merge(rows.alias("c"), has_same_key).whenMatchedDelete(condition=is_deleted)
         values: dict[str, str | Column] = {c: f"c.`{c}`" for c in columns}
-        settings = commits.merge_settings(spark, commit_metadata, number, deletion_vectors=deletion_vectors, stored=stored)
+        settings = merge_settings(spark, commit_metadata, number, deletion_vectors=deletion_vectors, stored=stored)
         with settings, reporting_concurrent_commit(table):
             run_to_end(merge.whenMatchedUpdate(set=values).whenNotMatchedInsert(condition=~is_deleted, values=values).execute, spark)
         self._check_commit_exists(table, before, commit_metadata["id"])
@@ -169,7 +170,7 @@ class ChangedTables(WrittenTables):
         version, commit_id, spark = self.version(table), uuid.uuid4().hex, frame.sparkSession
         writer = frame.write.format("delta").mode("overwrite").option("replaceWhere", condition)
         writer = writer.options(userMetadata=json.dumps({"id": commit_id}), txnAppId=commits.RETENTION, txnVersion=str(number))
-        with commits.without_merge_settings(), reporting_concurrent_commit(table):
+        with without_merge_settings(), reporting_concurrent_commit(table):
             run_to_end(lambda: writer.save(self.path(table)), spark)
         self._check_commit_exists(table, version, commit_id)
 

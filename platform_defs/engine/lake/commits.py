@@ -8,13 +8,11 @@ import json
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from threading import Lock
-from typing import Any
+from typing import Any, Literal
 
-from deltalake import CommitProperties, DeltaTable, Field, Schema, Transaction
+from deltalake import CommitProperties, DeltaTable, Field, PostCommitHookProperties, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.transaction import AddAction, create_table_with_add_actions
-from pyspark.sql import SparkSession
 from pyspark.sql.types import StructType
 
 from platform_defs.engine.formats.values import nullable
@@ -29,10 +27,8 @@ APPLICATION = "tidemark"
 """The `txnAppId` under which a table's log has the number of its newest numbered commit; Delta skips commits that do not exceed it."""
 RETENTION = "tidemark-retention"
 """The `txnAppId` under which a table's log has the number of what retention removed from it last; every checkpoint has it too."""
-_METADATA_CONF = "spark.databricks.delta.commitInfo.userMetadata"
-_APPLICATION_CONF, _NUMBER_CONF = "spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"
-_ONE_AT_A_TIME = Lock()
-_SOURCE_CONF, _VECTORS_CONF = "spark.databricks.delta.merge.materializeSource", "spark.databricks.delta.merge.deletionVectors.persistent"
+NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
+"""No maintenance by deltalake after a commit, for which it would list the whole log; see `after_commits`."""
 
 
 def commit_properties(metadata: Mapping[str, Any], number: int | None = None, application: str = APPLICATION) -> CommitProperties:
@@ -52,7 +48,14 @@ def change_rows(delta: DeltaTable, properties: CommitProperties, change: Callabl
     before = delta.version()
     change(properties)
     if delta.version() == before:
-        delta.create_write_transaction([], "append", delta.schema(), commit_properties=properties)
+        write_actions(delta, [], "append", delta.schema(), properties)
+
+
+def write_actions(
+    delta: DeltaTable, actions: Sequence[AddAction], mode: Literal["append", "overwrite"], schema: Schema, properties: CommitProperties
+) -> None:
+    """Commit files on exactly the version at which the table was opened. The opened table stays at that version, so others may read it."""
+    delta.create_write_transaction(list(actions), mode, schema, commit_properties=properties, post_commithook_properties=NO_HOOKS)
 
 
 def commit_infos(delta: DeltaTable, upto: int | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -138,9 +141,11 @@ def widen(delta: DeltaTable, schema: StructType) -> DeltaTable:
     """Add the columns that a table lacks; older rows have null in them."""
     names = {field.name.lower() for field in delta.schema().fields}
     added = [field for field in _nullable(schema).fields if field.name.lower() not in names]
-    if added:
-        delta.alter.add_columns([Field(f.name, f.type, nullable=True) for f in added])
-    return reopen(delta) if added else delta
+    if not added:
+        return delta
+    own = reopen(delta)
+    own.alter.add_columns([Field(f.name, f.type, nullable=True) for f in added])
+    return reopen(own)
 
 
 def set_properties(delta: DeltaTable, properties: Mapping[str, str]) -> DeltaTable | None:
@@ -168,18 +173,19 @@ def drop_differing_columns(delta: DeltaTable, schema: StructType) -> DeltaTable:
     commit_id = uuid.uuid4().hex
     properties = commit_properties({"id": commit_id})
     columns = Schema(kept_fields)
-    if commit_once(delta, commit_id, lambda: delta.create_write_transaction([], "overwrite", columns, commit_properties=properties)):
+    if commit_once(delta, commit_id, lambda: write_actions(delta, [], "overwrite", columns, properties), in_place=False):
         raise CommitFailedError("another writer has committed")
     return reopen(delta)
 
 
-def commit_once(delta: DeltaTable, commit_id: str, commit: Callable[[], object]) -> DeltaTable | None:
+def commit_once(delta: DeltaTable, commit_id: str, commit: Callable[[], object], *, in_place: bool = True) -> DeltaTable | None:
     """Make one commit on exactly the version at which the table was opened.
 
     Args:
-        delta: the table; after the commit, it is at the commit's version.
+        delta: the table.
         commit_id: the `id` in the commit's metadata.
         commit: makes the commit by deltalake, without retries.
+        in_place: whether the table is at the commit's version afterwards, as after all changes except `write_actions`.
 
     Returns:
         None if the commit succeeded, even if the store's answer was lost; else the table after another writer's commit.
@@ -195,7 +201,7 @@ def commit_once(delta: DeltaTable, commit_id: str, commit: Callable[[], object])
         try:
             newest = reopen(delta)
             if is_committed(newest, before, commit_id):
-                return delta.load_as_version(before + 1)
+                return delta.load_as_version(before + 1) if in_place else None
         except (DeltaError, OSError) as error:
             raise LakeError.not_known(delta.table_uri.removeprefix("file://").rstrip("/"), error) from error
         if newest.version() == before:
@@ -221,11 +227,10 @@ def commit_files(
         number: the step's number, so that a paused writer's Spark commit of the same or an older step is refused too.
         replacing: the table's new columns, if the files take the place of all of its files; None to add them.
     """
-    mode, schema = ("append", delta.schema()) if replacing is None else ("overwrite", _nullable(replacing))
+    mode: Literal["append", "overwrite"] = "append" if replacing is None else "overwrite"
+    schema = delta.schema() if replacing is None else _nullable(replacing)
     properties = commit_properties(metadata, number)
-    return commit_once(
-        delta, metadata["id"], lambda: delta.create_write_transaction(list(actions), mode, schema, commit_properties=properties)
-    )
+    return commit_once(delta, metadata["id"], lambda: write_actions(delta, actions, mode, schema, properties), in_place=False)
 
 
 def is_committed(delta: DeltaTable, after: int, commit_id: str) -> bool:
@@ -260,37 +265,3 @@ def reporting_overtaken(table: str, unit: str) -> Iterator[None]:
         yield
     except CommitFailedError as error:
         raise LakeError.overtaken(table, unit) from error
-
-
-@contextmanager
-def merge_settings(
-    spark: SparkSession, metadata: dict[str, Any], number: int | None, *, deletion_vectors: bool, stored: bool
-) -> Iterator[None]:
-    """Set the session settings that a MERGE reads while the block runs; one MERGE runs at a time, because they are global to the session.
-
-    Args:
-        spark: the session.
-        metadata: what the commit records.
-        number: the step's number; None for a commit without one.
-        deletion_vectors: whether to mark deleted rows, which takes eight Spark jobs, instead of rewriting the files that contain them.
-        stored: whether reading the merged rows twice gives the same rows; otherwise Delta copies them first.
-    """
-    settings = {_METADATA_CONF: json.dumps(metadata)}
-    settings |= {} if number is None else {_APPLICATION_CONF: APPLICATION, _NUMBER_CONF: str(number)}
-    settings |= {} if deletion_vectors else {_VECTORS_CONF: "false"}
-    settings |= {_SOURCE_CONF: "none"} if stored else {}
-    with _ONE_AT_A_TIME:
-        for key, value in settings.items():
-            spark.conf.set(key, value)
-        try:
-            yield
-        finally:
-            for key in settings:
-                spark.conf.unset(key)
-
-
-@contextmanager
-def without_merge_settings() -> Iterator[None]:
-    """Let no MERGE of another thread run during the block: Delta would apply its session settings to other writers too."""
-    with _ONE_AT_A_TIME:
-        yield

@@ -1,6 +1,5 @@
-"""Compaction, checkpoints and VACUUM of the lake's tables."""
+"""Compaction and VACUUM of the lake's tables."""
 
-import logging
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,20 +16,14 @@ from delta.exceptions import (
     ProtocolChangedException,
 )
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
 from deltalake.fs import DeltaStorageHandler
-from py4j.protocol import Py4JJavaError
 from pyarrow.fs import FileSelector, PyFileSystem
-from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from operators.errors import TidemarkError
 from platform_defs.engine.lake.data_files import COMMIT_FOLDER
-from platform_defs.engine.lake.errors import store_reason
 from platform_defs.engine.lake.interrupts import run_to_end
 from platform_defs.engine.lake.root import LakeRoot
-from platform_defs.faults import point
 
 CONFLICTS = (
     DeltaConcurrentModificationException,
@@ -47,37 +40,13 @@ SMALL_BYTES = 32 * 1024 * 1024
 MANY_FILES = 64
 """After a commit, a table with this many files below `SMALL_BYTES` is compacted."""
 CHECKPOINT_EVERY = 20
+"""After this many commits, a table gets a checkpoint."""
 _RETENTION_CONF = "spark.databricks.delta.retentionDurationCheck.enabled"
-_log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
 class MaintainedTables(LakeRoot):
     """Maintains a lake's tables."""
-
-    def _after_commit(self, spark: SparkSession, table: str) -> None:
-        """Post-commit maintenance: compact small files if there are many, and write a checkpoint every `CHECKPOINT_EVERY` versions.
-
-        Delta's own post-commit hooks cost more: its checkpoints are Spark jobs, whose code takes seconds to compile, and it compacts
-        after each process's first commit to a table, even if there are few files.
-
-        A fault is logged: the commit has succeeded, and the maintenance after the next one tries again.
-        """
-        try:
-            self._maintain(spark, table)
-        except (PySparkException, Py4JJavaError, DeltaError, OSError, TidemarkError) as error:
-            _log.warning("%s has a new commit, but was not compacted: %s", table, store_reason(error))
-
-    def _maintain(self, spark: SparkSession, table: str) -> None:
-        delta = DeltaTable(self.path(table), storage_options=self.storage_options)
-        if count_small_files(delta) >= MANY_FILES:
-            point("lake.before_compact")
-            with suppress(*CONFLICTS):
-                self.optimize(spark, table)
-            point("lake.after_compact")
-            delta.update_incremental()
-        if delta.version() >= CHECKPOINT_EVERY and delta.version() % CHECKPOINT_EVERY < 2:  # a compaction takes one version
-            delta.create_checkpoint()
 
     def optimize(self, spark: SparkSession, table: str) -> None:
         """Compact a table's files below `SMALL_BYTES`."""

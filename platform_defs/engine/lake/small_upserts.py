@@ -19,7 +19,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from platform_defs.engine.lake.commits import change_rows, commit_properties
+from platform_defs.engine.lake.commits import NO_HOOKS, change_rows, commit_properties
 from platform_defs.engine.lake.data_skipping import is_written_by_deltalake
 from platform_defs.engine.lake.small_queries import is_arrow_type
 
@@ -73,7 +73,8 @@ def upsert(
     condition = condition if only == "TRUE" else f"{condition} AND ({only})"
 
     def merge(properties: CommitProperties) -> None:
-        merger = delta.merge(rows, condition, source_alias="c", target_alias="t", commit_properties=properties)
+        how = {"commit_properties": properties, "post_commithook_properties": NO_HOOKS}
+        merger = delta.merge(rows, condition, source_alias="c", target_alias="t", **how)
         merger = merger.when_matched_delete(predicate=is_deleted).when_matched_update(updates=values)
         merger.when_not_matched_insert(updates=values, predicate=f"NOT ({is_deleted})").execute()
 

@@ -19,13 +19,15 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from pyspark.sql import DataFrame
 
 from platform_defs.engine.lake import commits, table_columns
+from platform_defs.engine.lake.after_commits import SelfMaintainedTables
 from platform_defs.engine.lake.commits import reporting_overtaken
-from platform_defs.engine.lake.compaction import CONFLICTS, MaintainedTables
+from platform_defs.engine.lake.compaction import CONFLICTS
 from platform_defs.engine.lake.data_files import add_actions, write_files
 from platform_defs.engine.lake.data_skipping import is_written_by_deltalake, schema_of
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.interrupts import run_to_end
-from platform_defs.engine.lake.reads import Commit, ReadTables, newest_commit
+from platform_defs.engine.lake.merge_settings import without_merge_settings
+from platform_defs.engine.lake.reads import Commit, newest_commit
 from platform_defs.engine.lake.small_queries import plan_if_small
 from platform_defs.engine.lake.table_columns import CHANGE_FEED, bounded_columns, check_columns, statistics_columns, table_properties
 
@@ -45,13 +47,8 @@ def reporting_concurrent_commit(table: str) -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class WrittenTables(ReadTables, MaintainedTables):
+class WrittenTables(SelfMaintainedTables):
     """Appends rows to the tables of a lake, and replaces tables."""
-
-    @property
-    def live(self) -> "WrittenTables":
-        """The lake itself; for a snapshot, the lake from which it was taken (see `tables.LakeSnapshot`)."""
-        return self
 
     def append(
         self,
@@ -90,7 +87,7 @@ class WrittenTables(ReadTables, MaintainedTables):
             LakeError: another writer has committed, or the columns differ from the table's; nothing was committed.
         """
         self.check_leases()
-        delta, path = self.delta(table), self.path(table)
+        delta, path = self.delta_for_reading(table), self.path(table)
         if delta is not None and only_uncommitted:
             self._check_follows(table, delta, metadata, after)
             with reporting_overtaken(table, next(iter(metadata))):
@@ -207,7 +204,7 @@ class WrittenTables(ReadTables, MaintainedTables):
         )
         writer = writer.option(VECTORS_PROPERTY, "true") if deletion_vectors else writer
         numbered = {} if number is None else {"txnAppId": commits.APPLICATION, "txnVersion": str(number)}
-        with commits.without_merge_settings(), reporting_concurrent_commit(table):
+        with without_merge_settings(), reporting_concurrent_commit(table):
             table_columns.forget_lost_columns(frame.sparkSession, self.path(table), self.delta(table), frame.schema)
             run_to_end(lambda: writer.options(**numbered).save(self.path(table)), frame.sparkSession)
         self._check_commit_exists(table, before, commit_metadata["id"])
@@ -248,7 +245,8 @@ class WrittenTables(ReadTables, MaintainedTables):
         options: dict[str, Any] = {"storage_options": self.storage_options} | ({"schema_mode": "merge"} if merge else {})
         options |= {} if replacing is None else {"predicate": replacing}
         mode = "error" if expected is None else "append" if replacing is None else "overwrite"
-        options |= {"mode": mode, "commit_properties": commits.commit_properties(commit_metadata), "description": description or None}
+        options |= {"mode": mode, "description": description or None, "post_commithook_properties": commits.NO_HOOKS}
+        options |= {"commit_properties": commits.commit_properties(commit_metadata)}
         write = partial(write_deltalake, self.path(table) if delta is None else delta, rows, **options)
         if delta is not None:
             if commits.commit_once(delta, commit_metadata["id"], write) is not None:
@@ -290,8 +288,7 @@ class WrittenTables(ReadTables, MaintainedTables):
         values, rows = {k: c.value for k, c in remembered.items()}, {k: c.rows for k, c in remembered.items()}
         commit_id, schema = uuid.uuid4().hex, expected.schema()
         properties = commits.commit_properties(values | {commits.ROWS: rows, commits.CARRY_ID: commit_id})
-        commit = partial(expected.create_write_transaction, [], "append", schema, commit_properties=properties)
-        if commits.commit_once(expected, commit_id, commit):
+        if commits.commit_once(expected, commit_id, partial(commits.write_actions, expected, [], "append", schema, properties)):
             raise CommitFailedError("another writer has committed")
 
 

@@ -1,0 +1,50 @@
+"""The settings of a session that Spark's MERGE reads, because it takes no options."""
+
+import json
+from collections.abc import Iterator
+from contextlib import contextmanager
+from threading import Lock
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from platform_defs.engine.lake.commits import APPLICATION
+
+_METADATA_CONF = "spark.databricks.delta.commitInfo.userMetadata"
+_APPLICATION_CONF, _NUMBER_CONF = "spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"
+_SOURCE_CONF, _VECTORS_CONF = "spark.databricks.delta.merge.materializeSource", "spark.databricks.delta.merge.deletionVectors.persistent"
+_ONE_AT_A_TIME = Lock()
+
+
+@contextmanager
+def merge_settings(
+    spark: SparkSession, metadata: dict[str, Any], number: int | None, *, deletion_vectors: bool, stored: bool
+) -> Iterator[None]:
+    """Set the session settings that a MERGE reads while the block runs; one MERGE runs at a time, because they are global to the session.
+
+    Args:
+        spark: the session.
+        metadata: what the commit records.
+        number: the step's number; None for a commit without one.
+        deletion_vectors: whether to mark deleted rows, which takes eight Spark jobs, instead of rewriting the files that contain them.
+        stored: whether reading the merged rows twice gives the same rows; otherwise Delta copies them first.
+    """
+    settings = {_METADATA_CONF: json.dumps(metadata)}
+    settings |= {} if number is None else {_APPLICATION_CONF: APPLICATION, _NUMBER_CONF: str(number)}
+    settings |= {} if deletion_vectors else {_VECTORS_CONF: "false"}
+    settings |= {_SOURCE_CONF: "none"} if stored else {}
+    with _ONE_AT_A_TIME:
+        for key, value in settings.items():
+            spark.conf.set(key, value)
+        try:
+            yield
+        finally:
+            for key in settings:
+                spark.conf.unset(key)
+
+
+@contextmanager
+def without_merge_settings() -> Iterator[None]:
+    """Let no MERGE of another thread run during the block: Delta would apply its session settings to other writers too."""
+    with _ONE_AT_A_TIME:
+        yield
