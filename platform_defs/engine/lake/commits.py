@@ -145,7 +145,7 @@ def widen(delta: DeltaTable, schema: StructType) -> DeltaTable:
         return delta
     own = reopen(delta)
     own.alter.add_columns([Field(f.name, f.type, nullable=True) for f in added])
-    return reopen(own)
+    return own
 
 
 def set_properties(delta: DeltaTable, properties: Mapping[str, str]) -> DeltaTable | None:
@@ -185,7 +185,7 @@ def commit_once(delta: DeltaTable, commit_id: str, commit: Callable[[], object],
         delta: the table.
         commit_id: the `id` in the commit's metadata.
         commit: makes the commit by deltalake, without retries.
-        in_place: whether the table is at the commit's version afterwards, as after all changes except `write_actions`.
+        in_place: whether the commit changes `delta` to its version; `write_actions` does not.
 
     Returns:
         None if the commit succeeded, even if the store's answer was lost; else the table after another writer's commit.

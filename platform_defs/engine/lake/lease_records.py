@@ -16,7 +16,7 @@ from deltalake import CommitProperties, DeltaTable, Schema
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from obstore.store import S3Store
 
-from platform_defs.engine.lake.commits import commit_infos, commit_properties, metadata_of
+from platform_defs.engine.lake.commits import NO_HOOKS, commit_infos, commit_properties, metadata_of, write_actions
 from platform_defs.engine.lake.objects import StoreError, store_at
 from platform_defs.paths import is_in_s3
 
@@ -79,20 +79,25 @@ class _Objects:
             while names := self._names():
                 if names[-1].startswith(_LOG):
                     return _Commits(self.uri, self.storage_options).before_first_object()
-                with suppress(obstore.exceptions.NotFoundError):  # deleted in the meantime, as there is a newer one
+                with suppress(FileNotFoundError):  # deleted in the meantime, as there is a newer one
                     return Numbered(int(names[-1].removesuffix(".json")), json.loads(bytes(obstore.get(self._store, names[-1]).bytes())))
         return None
 
     def write(self, after: Numbered | None, record: Record | None) -> Numbered | None:
-        """Create the next record's object, and look whether it is the newest: a paused process may find that its number was deleted."""
+        """Create the next record's object, and check that it is the newest.
+
+        For a process that was paused, a number may be free because its object was deleted; then there are later ones.
+        """
         written = Numbered(0 if after is None else after.number + 1, record)
         with _reporting_faults():
             try:
                 obstore.put(self._store, _object(written.number), json.dumps(record).encode(), mode="create")
             except obstore.exceptions.AlreadyExistsError:
                 return None
+            if record is None:
+                return written
             names = self._names()
-            if names[-1] != _object(written.number):
+            if names[-1:] != [_object(written.number)]:
                 return None
         if len(names) >= _CLEAN_UP_EVERY or names[0].startswith(_LOG):
             with suppress(StoreError):  # the next clean-up tries again
@@ -150,27 +155,35 @@ class _Commits:
         if newest is None or newest.table is None or (newest.record if after is None else newest.number != after.number):
             return None
         try:
-            newest.table.create_write_transaction([], "append", _SCHEMA, commit_properties=_properties(record))
+            write_actions(newest.table, [], "append", _SCHEMA, _properties(record))
         except CommitFailedError:
             if self._open().version() == newest.number:  # no other process has committed, so the store itself failed
                 raise
             return None
         if (newest.number + 1) % _CLEAN_UP_EVERY == 0:
-            self._clean_up(record)
+            self._clean_up(newest.number + 1, record)
         return Numbered(newest.number + 1, record)
 
     def _create(self) -> None:
         no_retry = CommitProperties(max_commit_retries=0)  # to create the table again would release a lease that a process holds
         with suppress(DeltaError):  # another process has created it
             DeltaTable.create(
-                self.uri, _SCHEMA, "error", configuration=_SHORT_LOG, commit_properties=no_retry, storage_options=self.storage_options
+                self.uri,
+                _SCHEMA,
+                "error",
+                configuration=_SHORT_LOG,
+                commit_properties=no_retry,
+                post_commithook_properties=NO_HOOKS,
+                storage_options=self.storage_options,
             )
 
-    def _clean_up(self, record: Record | None) -> None:
+    def _clean_up(self, number: int, record: Record | None) -> None:
         """Write a checkpoint and delete the log before it: if the log grew, each heartbeat would cost more than the previous one."""
         with suppress(DeltaError, OSError):  # the next clean-up tries again
             table = self._open()
-            if not _SHORT_LOG.items() <= table.metadata().configuration.items():  # an older version created it
+            if table.version() != number:  # another process has taken the lease
+                return
+            if not _SHORT_LOG.items() <= table.metadata().configuration.items():  # an earlier version created it
                 table.alter.set_table_properties(_SHORT_LOG, commit_properties=_properties(record))
             table.create_checkpoint()
             table.cleanup_metadata()

@@ -104,21 +104,26 @@ class Lease:
             if record is not None and record["id"] not in {self._id, *_unreleased} and record["until"] > self.now():
                 raise Busy(record["holder"], record["purpose"])
             point("lease.before_take")
-            if self._write(self._new_record()):
-                point("lease.after_take")
-                return
+            try:
+                if self._write(self._new_record()):
+                    point("lease.after_take")
+                    return
+            except (DeltaError, OSError):
+                _unreleased.add(self._id)  # the record may have been written
+                raise
 
     def renew(self) -> None:
         """Extend the lease, unless another process has taken it."""
         with self._mutex:
             while self._taken_by is None:
+                record = self._read()
+                if record is None or record["id"] != self._id:
+                    self._taken_by = "unknown" if record is None else record["holder"]
+                    return
                 point("lease.before_renew")
                 if self._write(self._new_record()):
                     point("lease.after_renew")
                     return
-                record = self._read()
-                if record is None or record["id"] != self._id:
-                    self._taken_by = "unknown" if record is None else record["holder"]
 
     def check(self) -> None:
         """Raise unless this process still holds the lease; called before each commit to the lake. An expired lease is renewed.
@@ -134,13 +139,10 @@ class Lease:
     def release(self) -> None:
         """Release the lease, if this process still holds it."""
         with self._mutex:
-            while self._taken_by is None:
+            while (record := self._read()) is not None and record["id"] == self._id:
                 point("lease.before_release")
                 if self._write(None):
                     point("lease.after_release")
-                    return
-                record = self._read()
-                if record is None or record["id"] != self._id:  # another process has taken it, or only the store's answer was lost
                     return
 
     def _send_heartbeats(self, ended: threading.Event) -> None:

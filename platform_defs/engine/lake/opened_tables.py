@@ -8,7 +8,7 @@ reads older commits when it needs them, and they may be deleted after a checkpoi
 
 import copy
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from threading import Lock
 from typing import Any
@@ -46,30 +46,23 @@ class OpenedTable:
             open_table: opens the table at its newest version; None if it does not exist.
             may_update: whether the opened table may be changed to a newer version.
         """
-        if self.delta is None or not self._is_newest(self.delta, look, may_update):
+        if self.delta is None or not self._bring_up_to_date(self.delta, look, may_update):
             end = look(AFTER_ALL)  # before the log is read: a later checkpoint is noticed then
-            self.delta, self.checkpoint = open_table(), None if end is None else end.checkpoint
-            self.has_moved(look)
+            opened = open_table()
+            commit = _newest_commit(opened, look)
+            self.delta, self.commit, self.checkpoint = opened, commit, None if end is None else end.checkpoint
         return self.delta
 
-    def has_moved(self, look: LookAtEnd, end: LogEnd | None = None) -> None:
-        """Record that `delta` is at another version than before, for example after a commit through it.
+    def record_commit(self, look: LookAtEnd) -> None:
+        """Record that a commit through `delta` has changed it to another version."""
+        self.commit = _newest_commit(self.delta, look)
 
-        Args:
-            look: looks at the end of the table's log.
-            end: an end that may have the version already.
-        """
-        version = None if self.delta is None else self.delta.version()
-        if version is not None and (end is None or version not in end.commits):
-            end = look(version)
-        self.commit = None if version is None or end is None else end.commits.get(version)
-
-    def is_in_doubt(self) -> None:
+    def distrust(self) -> None:
         """Open the table again when its newest version is needed."""
         self.commit = _IN_DOUBT
 
-    def _is_newest(self, delta: DeltaTable, look: LookAtEnd, may_update: bool) -> bool:
-        """Whether the opened table is at the newest version, or could be changed to it."""
+    def _bring_up_to_date(self, delta: DeltaTable, look: LookAtEnd, may_update: bool) -> bool:
+        """Change the opened table to the newest version; returns False if it must be opened again."""
         version = delta.version()
         end = look(version)
         if end is not None:
@@ -84,8 +77,17 @@ class OpenedTable:
             delta.update_incremental()
         except (DeltaError, OSError):  # raised again when the table is opened
             return False
-        self.has_moved(look, end)
+        self.commit = _newest_commit(delta, look, end)
         return True
+
+
+def _newest_commit(delta: DeltaTable | None, look: LookAtEnd, end: LogEnd | None = None) -> Any:
+    """The state of the commit at which a table is opened; `end` may have it already."""
+    if delta is None:
+        return None
+    version = delta.version()
+    end = look(version) if end is None or version not in end.commits else end
+    return None if end is None else end.commits.get(version)
 
 
 @dataclass
@@ -113,21 +115,21 @@ class _Shared:
         return new_copy
 
 
-_opened: OrderedDict[str, _Shared] = OrderedDict()
+_opened: OrderedDict[Hashable, _Shared] = OrderedDict()
 _lock = Lock()
 
 
-def newest_version(path: str, look: LookAtEnd, open_table: OpenTable) -> DeltaTable | None:
+def newest_version(key: Hashable, look: LookAtEnd, open_table: OpenTable) -> DeltaTable | None:
     """The newest version of a table, in an object that shares its content with those of other readers. Nobody may change or update it.
 
     Args:
-        path: the table's folder or URI.
+        key: its path, and the options of its store: a table that was opened with other credentials may be unreadable now.
         look: looks at the end of its log.
         open_table: opens the table at its newest version; None if it does not exist.
     """
     with _lock:
-        opened = _opened.setdefault(path, _Shared())
-        _opened.move_to_end(path)
+        opened = _opened.setdefault(key, _Shared())
+        _opened.move_to_end(key)
         while len(_opened) > _MOST_TABLES:
             _opened.popitem(last=False)  # the one that was read least recently
     with opened.lock:

@@ -85,7 +85,8 @@ class ReadTables(LakeRoot):
         """
         if not (self.is_local or is_in_s3(self.root)):  # a table that was deleted and created again would not be noticed
             return self.delta(table)
-        return newest_version(self.path(table), partial(self.log_end, table), partial(self.delta, table))
+        key = self.path(table), *sorted((self.storage_options or {}).items())
+        return newest_version(key, partial(self.log_end, table), partial(self.delta, table))
 
     def log_end(self, table: str, version: int) -> LogEnd | None:
         """The end of a table's log from a version on, on a disk or in S3; None for another store.
@@ -97,7 +98,7 @@ class ReadTables(LakeRoot):
             return end_on_disk(self.path(table), version)
         try:
             return end_in_s3(self.path(table), self.storage_options, version) if is_in_s3(self.root) else None
-        except StoreError as error:
+        except (StoreError, OSError) as error:
             raise LakeError.no_store(self.root, error) from error
 
     def exists(self, table: str) -> bool:

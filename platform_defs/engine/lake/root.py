@@ -165,7 +165,7 @@ class LakeRoot:
         try:
             if not has_conditional_put(self.path("_leases"), self.storage_options):
                 raise LakeError.no_conditional_put(self.root)
-        except StoreError as error:
+        except (StoreError, OSError) as error:
             raise LakeError.no_store(self.root, error) from error
         self._tested_stores.append(self.root)
 

@@ -19,7 +19,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from pyspark.sql import DataFrame
 
 from platform_defs.engine.lake import commits, table_columns
-from platform_defs.engine.lake.after_commits import SelfMaintainedTables
+from platform_defs.engine.lake.after_commits import TablesMaintainedAfterCommits
 from platform_defs.engine.lake.commits import reporting_overtaken
 from platform_defs.engine.lake.compaction import CONFLICTS
 from platform_defs.engine.lake.data_files import add_actions, write_files
@@ -47,7 +47,7 @@ def reporting_concurrent_commit(table: str) -> Iterator[None]:
 
 
 @dataclass(frozen=True)
-class WrittenTables(SelfMaintainedTables):
+class WrittenTables(TablesMaintainedAfterCommits):
     """Appends rows to the tables of a lake, and replaces tables."""
 
     def append(
@@ -288,7 +288,9 @@ class WrittenTables(SelfMaintainedTables):
         values, rows = {k: c.value for k, c in remembered.items()}, {k: c.rows for k, c in remembered.items()}
         commit_id, schema = uuid.uuid4().hex, expected.schema()
         properties = commits.commit_properties(values | {commits.ROWS: rows, commits.CARRY_ID: commit_id})
-        if commits.commit_once(expected, commit_id, partial(commits.write_actions, expected, [], "append", schema, properties)):
+        if commits.commit_once(
+            expected, commit_id, partial(commits.write_actions, expected, [], "append", schema, properties), in_place=False
+        ):
             raise CommitFailedError("another writer has committed")
 
 

@@ -19,6 +19,7 @@ from deltalake.exceptions import DeltaError
 
 from operators.errors import TidemarkError
 from platform_defs.engine.lake.commits import commit_once, commit_properties, reporting_overtaken
+from platform_defs.engine.lake.compaction import write_checkpoint
 from platform_defs.engine.lake.errors import LakeError, UnreadableLogError, store_reason
 from platform_defs.engine.lake.opened_tables import OpenedTable
 from platform_defs.engine.lake.tables import Lake
@@ -163,7 +164,7 @@ class DeltaLedgerStore:
             self._last = delta, Version(str(delta.metadata().id), number, rows)
             return self._last[1]
         except (DeltaError, OSError, UnreadableLogError) as error:
-            self._opened.is_in_doubt()  # `rows` still reads the version that was known
+            self._opened.distrust()  # `rows` still reads the version that was known
             fault = self.lake.passing_fault(TABLE, error)
             reason = error.reason if isinstance(error, UnreadableLogError) else store_reason(error)
             raise fault or LedgerError.unreadable(None, self.name, f"{self.name}/_delta_log", reason) from error
@@ -234,7 +235,7 @@ class DeltaLedgerStore:
         point("retention.before_summary")
         self.lake.append_small(rows, TABLE, expected=self._delta, replacing=f"seq <= {upto}")
         point("retention.after_summary")
-        self._opened.is_in_doubt()
+        self._opened.distrust()
 
     def _require_format(self, number: int) -> None:
         if self._delta is None or _format_of(self._delta) >= number:
@@ -248,10 +249,10 @@ class DeltaLedgerStore:
     def _after_commit(self) -> None:
         """Post-commit maintenance. Its faults are logged: the commit has succeeded, and the next one tries again."""
         try:
-            self._opened.has_moved(partial(self.lake.log_end, TABLE))
+            self._opened.record_commit(partial(self.lake.log_end, TABLE))
             self._compact_many()
         except (DeltaError, OSError, TidemarkError) as error:
-            self._opened.is_in_doubt()
+            self._opened.distrust()
             _log.warning("the batch is committed, but the ledger was not compacted: %s", store_reason(error))
 
     def fence(self) -> None:
@@ -271,8 +272,7 @@ class DeltaLedgerStore:
             point("ledger.before_compact")
             self._delta.optimize.compact(target_size=FULL_BYTES)
             point("ledger.after_compact")
-            self._delta.create_checkpoint()
-            self._delta.cleanup_metadata()
+            write_checkpoint(self._delta)
 
     def files_of(self, seq: int) -> list[str]:
         """The files with rows of a batch."""

@@ -16,6 +16,7 @@ import pytest
 from deltalake import DeltaTable, Schema
 from deltalake.exceptions import CommitFailedError
 
+from platform_defs.engine.lake import lease_records
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.leases import Lease
 from platform_defs.engine.lake.tables import Lake
@@ -331,6 +332,27 @@ def test_a_lease_is_tried_again_about_once_a_second(tmp_path: Path, wall: WallCl
     monkeypatch.setattr("platform_defs.engine.lake.waits.time", clock)
     with other.holding():
         assert slept == [0.2, 0.4, 0.8, 1.0, 1.0]
+
+
+def test_a_clean_up_does_not_repeat_the_record_of_a_former_holder(tmp_path: Path, wall: WallClock, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another process takes a lease of an earlier version between the release and the clean-up of the log."""
+    monkeypatch.setattr(lease_records, "_CLEAN_UP_EVERY", 3)
+    one, other, third = (lease(tmp_path, wall) for _ in range(3))
+    DeltaTable.create(one.uri, Schema.from_arrow(pa.schema([("nothing", pa.string())])))
+    clean_up = lease_records._Commits._clean_up
+
+    def clean_up_late(records: Any, number: int, record: Any) -> None:
+        if record is None:
+            other.take()
+        clean_up(records, number, record)
+
+    monkeypatch.setattr(lease_records._Commits, "_clean_up", clean_up_late)
+    one.take()
+    one.renew()
+    one.release()
+    with pytest.raises(Busy, match="process"):
+        third.take()
+    other.check()
 
 
 @pytest.mark.parametrize("old", [False, True], ids=["a new lease", "a lease of an older version"])

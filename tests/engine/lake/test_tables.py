@@ -247,7 +247,7 @@ def test_a_fault_of_the_maintenance_after_a_commit_is_only_logged(
     monkeypatch.setattr(Lake, "optimize", fail)
     lake.delete(NO_SESSION, "t", "a = 1", {"m": 1}, DeltaTable(lake.path("t")))
     assert lake.newest_commit("t", "m") == Commit(1, 1, ANY)
-    assert "t has a new commit, but was not compacted: PySparkException" in caplog.text
+    assert "t has a new commit, but its maintenance failed: PySparkException" in caplog.text
     assert "quoted" not in caplog.text
 
 
