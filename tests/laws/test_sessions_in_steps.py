@@ -21,8 +21,11 @@ from tests.support.small_sources import MINUTE, START, Event, law_violations, re
 
 SESSIONS = Session(gap="2 minutes", longest="7 minutes")
 LATENESS = {"strict": 0, "lenient": "3 minutes"}
-KILLS = [[], ["decisions.before_commit", "advance.before_commit"], ["decisions.after_commit", "advance.after_commit"]]
-"""Where the steps of each batch are killed: before and after the commit of the lateness decisions, and of the results."""
+KILLS = [[], ["decisions.after_commit", "advance.after_commit"], ["decisions.before_commit", "advance.before_commit"]]
+"""Where the steps of each batch are killed: after the commits of the lateness decisions and of the results, and before them.
+
+The kills after the commits come first, so that another step follows them.
+"""
 SOAK = pytest.mark.soak
 
 

@@ -84,14 +84,12 @@ def test_any_batching_order_or_kill_gives_the_same_result(make_module_engine: Ma
     first, second = _batches(rows, 2, 2)
     replay(in_parts, [first])
     for name in OPERATORS:
-        in_parts.advance(name)
+        run_and_die(lambda name=name: in_parts.advance(name), "advance.after_commit")
     replay(in_parts, [second])
     for engine in (at_once, in_parts):
         engine.drain()
-    for name in OPERATORS:
-        at_once.advance(name)
-        run_and_die(lambda name=name: in_parts.advance(name), "advance.after_commit")
-        in_parts.advance(name)
+        for name in OPERATORS:
+            engine.advance(name)
     wanted, found = _tables(at_once), _tables(in_parts)
     assert found == wanted
     assert all(wanted.values())
