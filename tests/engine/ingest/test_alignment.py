@@ -258,9 +258,9 @@ def test_a_backlog_of_one_source_is_read_no_faster_than_the_other(make_engine: M
     for day in range(3):
         land(engine, "r", f"{day:02}.jsonl", [Event("a", 100 + day, day * DAY + 1).line])
         engine.ingest()
+        engine.advance("pairs")
         newest.append((_newest_day(engine, "l"), _newest_day(engine, "r")))
     assert newest == [(2, 0), (3, 1), (4, 2)], "one file more than the drift"
-    engine.advance("pairs")
     assert waiting_input(engine).subject is None
     assert engine.ingest() == []
     clock.pass_ms(2 * HOUR)

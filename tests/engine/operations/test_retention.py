@@ -283,6 +283,7 @@ def test_a_table_that_is_made_later_may_be_interrupted(engine: Engine, make_engi
         0,
         "later_total has not handled all batches yet of which rows were removed before it was made",
     )
+    accounted(new)
     new.advance("later_total")
     assert by_table(new.maintain())["events/l"].rows_removed > 0
     for name in new.assets:
