@@ -115,7 +115,7 @@ def test_lateness_decisions(spark: SparkSession) -> None:
 
 
 class _Decisions:
-    """Random rows of 100 keys, and the lateness decisions of the model batch by batch."""
+    """Random rows of 100 keys, and the lateness decisions of Spark and of the model batch by batch."""
 
     def __init__(self, lateness: int) -> None:
         self._lateness, self._rng, self._ids = lateness, random.Random(5), count()
@@ -128,15 +128,15 @@ class _Decisions:
     def has_recorded_sessions(self) -> bool:
         return any(model.recorded for model in self._models.values())
 
-    def of_spark(self, spark: SparkSession, newest: int) -> DataFrame:
-        """Add a batch, and decide which of its rows are late."""
+    def add_batch(self, spark: SparkSession, newest: int) -> DataFrame:
+        """Add a batch; returns Spark's decisions for its rows."""
         for k in [*self._models] * 5:
             time = newest - self._rng.randrange(30 + self._lateness)
             self._rows.append({"k": k, "id": next(self._ids), "t": time, "new": True})
         return self._counted.lateness_decisions(newest - 20, _frame(spark, self._rows))
 
-    def of_model(self, newest: int) -> dict[int, tuple[int, int] | None]:
-        """The decisions for the batch that was added, by the id of the row."""
+    def decide_by_model(self, newest: int) -> dict[int, tuple[int, int] | None]:
+        """The model's decisions for the batch that was added, by the id of the row."""
         mark, new = newest - 20, [r for r in self._rows if r["new"]]
         for k, model in self._models.items():
             model.add_batch([(r["t"], r["id"]) for r in new if r["k"] == k], mark)
@@ -152,12 +152,13 @@ def test_lateness_decisions_equal_the_model_batch_by_batch(spark: SparkSession) 
     """Without and with an allowed lateness; one query decides for both."""
     runs = {lateness: _Decisions(lateness) for lateness in (0, 15)}
     for newest in range(30, 120, 15):
-        frames = [run.of_spark(spark, newest).select(F.lit(lateness), "arrival", SESSION) for lateness, run in runs.items()]
+        frames = [run.add_batch(spark, newest).select(F.lit(lateness), "arrival", SESSION) for lateness, run in runs.items()]
         found: dict[int, dict[int, tuple[int, int] | None]] = {lateness: {} for lateness in runs}
         for lateness, arrival, session in reduce(DataFrame.union, frames).collect():
             found[lateness][arrival] = None if session is None else tuple(session)
-        assert found == {lateness: run.of_model(newest) for lateness, run in runs.items()}, newest
-    assert all(run.cut and run.has_recorded_sessions for run in runs.values())
+        wanted = {lateness: run.decide_by_model(newest) for lateness, run in runs.items()}
+        assert found == wanted, newest
+    assert {n: (run.cut > 0, run.has_recorded_sessions) for n, run in runs.items()} == dict.fromkeys(runs, (True, True))
 
 
 def test_the_rows_of_a_recorded_session_stay_in_it(spark: SparkSession) -> None:

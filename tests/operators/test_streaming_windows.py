@@ -65,7 +65,7 @@ def _streamed(spark: SparkSession, folder: Path) -> DataFrame:
 
 
 Results = dict[str, Counter[tuple[Any, ...]]]
-"""The rows by what computed them."""
+"""The rows of each result, by its name."""
 
 
 def _results(events: DataFrame) -> dict[str, DataFrame]:
@@ -87,14 +87,17 @@ def _final_rows(frames: Mapping[str, DataFrame]) -> DataFrame:
 
 @pytest.fixture(scope="module")
 def streamed(spark: SparkSession, stream: Path, tmp_path_factory: pytest.TempPathFactory) -> Results:
-    """The results of one streaming query, which computes all of them."""
+    """The results of one streaming query, which computes all of them. An error while it runs fails all four tests of them."""
     before = spark.conf.get("spark.sql.exchange.reuse") or ""
     spark.conf.set("spark.sql.exchange.reuse", "false")  # Spark would share a shuffle of two stateful operators
-    rows = _final_rows(_results(_streamed(spark, stream)))
-    query = rows.writeStream.format("memory").queryName("windows").outputMode("append")
-    query.option("checkpointLocation", str(tmp_path_factory.mktemp("checkpoint"))).trigger(availableNow=True).start().awaitTermination()
-    spark.conf.set("spark.sql.exchange.reuse", before)
-    return by_tag(spark.table("windows"))
+    try:
+        rows = _final_rows(_results(_streamed(spark, stream)))
+        query = rows.writeStream.format("memory").queryName("windows").outputMode("append").trigger(availableNow=True)
+        query.option("checkpointLocation", str(tmp_path_factory.mktemp("checkpoint"))).start().awaitTermination()
+        return by_tag(spark.table("windows"))
+    finally:
+        spark.conf.set("spark.sql.exchange.reuse", before)
+        spark.catalog.dropTempView("windows")
 
 
 @pytest.fixture(scope="module")

@@ -176,11 +176,11 @@ def _frame(spark: SparkSession, rows: Rows, has_changes: bool) -> DataFrame:
     return made if has_changes else made.drop("change")
 
 
-def _table(rows: list[tuple[Any, ...]], columns: list[str], key: tuple[str, ...]) -> dict[Any, Any]:
-    """A keyed table; each key once."""
+def _table(rows: list[tuple[Any, ...]], columns: list[str], key: tuple[str, ...], of: tuple[str, str, int]) -> dict[Any, Any]:
+    """A keyed table; each key once. `of` names the table if a key is repeated."""
     at = [columns.index(c) for c in key]
     found = {tuple(row[n] for n in at): row for row in rows}
-    assert len(found) == len(rows)
+    assert len(found) == len(rows), of
     return found
 
 
@@ -216,9 +216,10 @@ class _Run:
         key, columns = self._operator.emits.key, self.columns
         self._kept = [{**dict.fromkeys(SCHEMA.names), **row} for row in found.pop("needed", [])]
         ranked = [(*[row[c] for c in columns if c != "rank"], rank) for model in self._models for row, rank in model.ranks()]
-        wanted = _table([_table_values(row, columns) for row in ranked], columns, key)
+        wanted = _table([_table_values(row, columns) for row in ranked], columns, key, (self.spec.id, "model", number))
         for name, rows in found.items():
-            assert _table([tuple(row[c] for c in columns) for row in rows], columns, key) == wanted, (self.spec.id, name, number)
+            of = (self.spec.id, name, number)
+            assert _table([tuple(row[c] for c in columns) for row in rows], columns, key, of) == wanted, of
         self.sizes[str(number)] = size_of_difference(self.before, wanted)
         # Spark would start Python processes for a list of rows
         after = frame(self._spark, wanted.values(), to_arrow_schema(self._current.schema))
@@ -226,7 +227,7 @@ class _Run:
         self.before, self._current = wanted, after
 
     def check_kept_rows(self) -> None:
-        """Some rows are kept, and some are not, if rows may have to be ranked again."""
+        """Some rows are kept, and some are not, if rows may have to be ranked again. The last table has rows of many cases."""
         assert len(self.before) > CASES // 2, self.spec.id
         assert (0 < len(self._kept) < len(self._all_rows)) == (self._operator.strategy_used == "retract"), self.spec.id
 
