@@ -82,13 +82,15 @@ def test_kept_rows_and_new_rows_give_the_result_of_all_rows(spark: SparkSession)
             for name in OPERATORS:
                 assert _rows_of_keys(found[name], keys) == _rows_of_keys(wanted[name], keys), (name, n)
         if n + 1 < BATCHES:
-            kept = _kept({name: operator.still_needed(rows[name], batches[n + 1][0] - 2 * TTL) for name, operator in OPERATORS.items()})
+            kept = _collect_kept_rows(
+                {name: operator.still_needed(rows[name], batches[n + 1][0] - 2 * TTL) for name, operator in OPERATORS.items()}
+            )
     before_the_last = len(every) - len(batches[-1][1])
     for name, of_operator in kept.items():
         assert 0 < len(of_operator) < before_the_last * (0.75 if name == "not merged" else 0.5), name
 
 
-def _kept(frames: dict[str, DataFrame]) -> dict[str, list[Row]]:
+def _collect_kept_rows(frames: dict[str, DataFrame]) -> dict[str, list[Row]]:
     assert {name: {*rows.columns} for name, rows in frames.items()} == {name: {*_schema(name).names} for name in frames}
     tagged = [rows.withColumn("operator", F.lit(name)) for name, rows in frames.items()]
     found: dict[str, list[Row]] = {name: [] for name in frames}

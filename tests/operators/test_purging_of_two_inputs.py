@@ -141,7 +141,7 @@ def test_groups_and_joins_equal_those_of_a_simulated_window_operator_over_both_i
     group_ids = [f"string(array_sort(transform({side}, row -> row.id)))" for side in ("left", "right")]
     joined_ids = ["string(id)", "string(null)"] if how in ("semi", "anti") else ["string(left_id)", "string(right_id)"]
     selected = {"groups": (groups, group_ids), "joined": (joined, joined_ids)}
-    found = by_tag(tagged({tag: rows.selectExpr("case_id", "k", *COLUMNS, *_named(ids)) for tag, (rows, ids) in selected.items()}))
+    found = by_tag(tagged({tag: rows.selectExpr("case_id", "k", *COLUMNS, *_with_aliases(ids)) for tag, (rows, ids) in selected.items()}))
 
     firings = [(n, *firing) for n, case in enumerate(cases) for firing in _firings(case, window, trigger, lateness)]
     assert found["groups"] == Counter((n, k, *_times(firing), str(left), str(right)) for n, k, firing, left, right in firings)
@@ -156,7 +156,7 @@ def test_groups_and_joins_equal_those_of_a_simulated_window_operator_over_both_i
     assert sum(number > 1 for _, _, _, _, number, *_ in found["joined"]) > 20
 
 
-def _named(ids: list[str]) -> list[str]:
+def _with_aliases(ids: list[str]) -> list[str]:
     return [f"{of_side} AS {side}_ids" for side, of_side in zip(("left", "right"), ids, strict=True)]
 
 

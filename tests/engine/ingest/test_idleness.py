@@ -267,13 +267,13 @@ def test_a_reader_goes_on_while_its_table_is_idle_and_its_later_results_are_late
         engine.advance(name)
     assert rows_of(engine.views.late("pay", "pairs"), "k", "left_v") == [("b", 2), ("b", 9), ("c", 1)]
     tables = json_rows_of({name: engine.views.table(name) for name in READERS})
-    pairs = engine.views.table("pairs").count()
+    pair_count = engine.views.table("pairs").count()
     for name in ("pay", "windows", "joins_late"):
         assert tables[name] == tables[f"{name}_at_once"]
         assert engine.rebuild(name).days == (), "a run equals the backfill over its log"
         account = engine.accounts.days(name)
         assert all(day.holds for day in account)
-        assert sum(day.accepted for day in account if day.side == "pairs") == pairs
+        assert sum(day.accepted for day in account if day.side == "pairs") == pair_count
         assert sum(day.pending for day in account) == 0
     for name in ("pay", "joins_late"):
         paired = [(k, v) for k, v, order in rows_of(engine.views.table(name), "k", "v", "left_v") if v and order]

@@ -112,17 +112,17 @@ def test_an_upsert_by_deltalake_records_its_step(upserted_lake: Lake) -> None:
 
 
 @pytest.fixture(scope="module")
-def of_int(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+def int_table_folder(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a lake whose table `t` has keys of type int."""
-    folder = tmp_path_factory.mktemp("of_int")
+    folder = tmp_path_factory.mktemp("int_table")
     _create_table(spark, Lake(str(folder)), "t", "int")
     return folder
 
 
 @pytest.fixture
-def lake(of_int: Path, tmp_path: Path) -> Lake:
+def lake(int_table_folder: Path, tmp_path: Path) -> Lake:
     """A copy of that lake."""
-    return Lake(str(shutil.copytree(of_int, tmp_path / "lake")))
+    return Lake(str(shutil.copytree(int_table_folder, tmp_path / "lake")))
 
 
 def test_a_step_that_was_applied_is_refused(spark: SparkSession, lake: Lake) -> None:

@@ -182,10 +182,10 @@ def test_a_summary_changes_no_answer_about_later_batches(examples: int) -> None:
         summarize(twice, first)
         if summarize(reopened(twice, clock), second):
             summarize(once, second)
-            again, at_once = reopened(twice, clock), reopened(once, clock)
-            assert again.newest_rows() == at_once.newest_rows()
+            summarized_twice, summarized_once = reopened(twice, clock), reopened(once, clock)
+            assert summarized_twice.newest_rows() == summarized_once.newest_rows()
             for name in SOURCES:
-                assert again.offsets_in_order(name) == at_once.offsets_in_order(name)
+                assert summarized_twice.offsets_in_order(name) == summarized_once.offsets_in_order(name)
         summarize(kept, second)
         if entries[cut:]:
             kept.commit(entries[cut:])
