@@ -217,4 +217,4 @@ def _rebuild_damaged_tables(engine: Engine) -> None:
     for name in engine.assets:
         engine.advance(name)
     found = json_rows_of({name: engine.views.table(name) for name in engine.assets})
-    assert [name for name, rows in found.items() if rows != held[name]] == []
+    assert {name: {*rows} ^ {*held[name]} for name, rows in found.items() if rows != held[name]} == {}

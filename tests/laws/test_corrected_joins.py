@@ -64,16 +64,16 @@ def _event(rng: random.Random, newest: int) -> Event:
 def run(make_module_engine: MakeEngine) -> tuple[Engine, dict[str, int]]:
     """An engine with two tables of every variant, and the number of corrections of each table.
 
-    The first table is advanced after each batch, and after the drain that follows the last one; its copy (`_again`) once at the end.
+    The first table is advanced after each batch, the last time after the drain; its copy (`_again`) once at the end.
     The accounts of two of them are taken before and after the advances that correct results.
     """
     assets = [_asset(name + again, name) for name in VARIANTS for again in ("", "_again")]
     counts = [DerivedAsset(name=f"counts{again}", inputs=(f"lateness_full{again}",), operator=COUNTS) for again in ("", "_again")]
     engine = make_module_engine([source("l"), source("r")], [*assets, *counts])
-    corrected = Counter[str]()
-    for n, batch in enumerate(_batches(11)):
+    batches, corrected = _batches(11), Counter[str]()
+    for n, batch in enumerate(batches):
         replay(engine, [batch])
-        if n == 2:
+        if n == len(batches) - 1:
             engine.drain()
         checked = ("lateness_full", "joined_anti") if n else ()
         before = {name: law_violations(engine, name) for name in checked}

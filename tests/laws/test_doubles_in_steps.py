@@ -46,12 +46,12 @@ def _accounts(engine: Engine) -> dict[str, bool]:
 
 def test_the_account_of_doubles_holds_after_each_correction_and_a_run_equals_the_backfill(make_engine: MakeEngine) -> None:
     assets = [DerivedAsset(name=f"{name}{suffix}", inputs=("l",), operator=o) for name, o in OPERATORS.items() for suffix in ("", "_again")]
-    engine, corrections = make_engine([source("l")], assets), 0
+    engine, batches, corrections = make_engine([source("l")], assets), _batches(3), 0
     partitions = engine.spark.conf.get("spark.sql.shuffle.partitions")
     try:
-        for number, batch in enumerate(_batches(3)):
+        for number, batch in enumerate(batches):
             replay(engine, [batch])
-            if number == 2:
+            if number == len(batches) - 1:
                 engine.drain()
             for name in OPERATORS:
                 corrections += sum(step.after.corrected != step.before.corrected for step in engine.advance(name))

@@ -182,6 +182,7 @@ def frames(spark: SparkSession, made: list[dict[str, list[dict[str, object]]]]) 
 
 
 def test_a_pipeline_in_batches_gives_the_rows_of_its_queries(spark: SparkSession, tmp_path: Path):
+    """The queries in `BEHIND_OTHERS` read the times of other operators' results."""
     declared, queries = DECLARED + PAIRS, QUERIES | BEHIND_OTHERS
     made = batches(random.Random(5))
     sandbox = Sandbox(read_sql(declared + ";".join(f"INSERT INTO {name} {query}" for name, query in queries.items())), tmp_path)

@@ -8,6 +8,8 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
+_MICROS = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"  # by default, `to_json` writes times in milliseconds
+
 
 def json_rows(frame: DataFrame) -> list[str]:
     """Each row as a JSON object with its nulls, in order."""
@@ -23,9 +25,9 @@ def json_rows_of(frames: Mapping[str, DataFrame]) -> dict[str, list[str]]:
 
 
 def values_of(frames: Mapping[str, DataFrame]) -> dict[str, list[tuple[Any, ...]]]:
-    """The rows of several frames as tuples, sorted for comparison, read by one query. Times must be selected as numbers."""
+    """The rows of several frames as tuples, sorted for comparison, read by one query; a time that is not selected as a number is text."""
     return {name: sorted((tuple(json.loads(row).values()) for row in rows), key=repr) for name, rows in json_rows_of(frames).items()}
 
 
 def _as_json() -> Column:
-    return F.to_json(F.struct("*"), {"ignoreNullFields": "false"})
+    return F.to_json(F.struct("*"), {"ignoreNullFields": "false", "timestampFormat": f"{_MICROS}XXX", "timestampNTZFormat": _MICROS})
