@@ -100,7 +100,7 @@ class _Objects:
             if names[-1:] != [_object(written.number)]:
                 return None
         if len(names) >= _CLEAN_UP_EVERY or names[0].startswith(_LOG):
-            with suppress(StoreError):  # the next clean-up tries again
+            with suppress(StoreError, OSError):  # the next clean-up tries again
                 obstore.delete(self._store, names[:-1])
         return written
 
