@@ -8,6 +8,7 @@ from assets.operator_parameters import has_ttl, is_purging
 from operators.as_of_join import AsOfJoin
 from operators.contract import DecidesLateness
 from operators.interval_join import IntervalJoin
+from operators.select import Select
 
 
 def check_inputs(table: DerivedAsset, tables: Mapping[str, DerivedAsset]) -> None:
@@ -47,7 +48,7 @@ def check_inputs(table: DerivedAsset, tables: Mapping[str, DerivedAsset]) -> Non
 
 def _why_no_windows(upstream: DerivedAsset) -> str | None:
     """Why the results of a table cannot be ranked by their windows, as the end of a sentence about the table; None if they can."""
-    if upstream.operator.emits.upserts or isinstance(upstream.operator, IntervalJoin | AsOfJoin):
+    if upstream.operator.emits.upserts or isinstance(upstream.operator, IntervalJoin | AsOfJoin | Select):
         return "has no windows"
     return "adds several results of a window, at different times" if is_purging(upstream.operator) else None
 

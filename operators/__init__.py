@@ -24,6 +24,7 @@ from operators.evictors import CountEvictor, DeltaEvictor, Evictor, TimeEvictor
 from operators.interval_join import IntervalJoin
 from operators.process_count_window import ProcessCountWindow
 from operators.process_window import ProcessWindow
+from operators.select import Select
 from operators.sql.errors import SqlError
 from operators.sql.execution import sql
 from operators.steps import Append, ByKey, ByTimeRange, Kept, NewRows, Upsert
@@ -73,6 +74,7 @@ __all__ = [
     "OperatorError",
     "ProcessCountWindow",
     "ProcessWindow",
+    "Select",
     "Session",
     "Sliding",
     "SqlError",

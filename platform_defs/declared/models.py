@@ -39,6 +39,7 @@ from operators import (
     Operator,
     ProcessCountWindow,
     ProcessWindow,
+    Select,
     TopK,
     TopN,
     Trigger,
@@ -52,6 +53,7 @@ from operators.triggers import TRIGGERS
 from platform_defs.safe_text import shortened
 
 OPERATORS = (
+    Select,
     IntervalJoin,
     AsOfJoin,
     WindowJoin,

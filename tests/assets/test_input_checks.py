@@ -21,6 +21,7 @@ from operators import (
     EveryRows,
     IntervalJoin,
     ProcessCountWindow,
+    Select,
     Session,
     TimeEvictor,
     TopK,
@@ -97,6 +98,7 @@ def _tables(operator: object, *inputs: str) -> dict[str, DerivedAsset]:
         "firsts": DerivedAsset(name="firsts", inputs=("l",), operator=Deduplicate(by="k")),
         "counts": DerivedAsset(name="counts", inputs=("l",), operator=Aggregate(by="k", aggregates={"n": "count(*)"})),
         "versions": DerivedAsset(name="versions", inputs=("l", "r"), operator=AsOfJoin(on="k")),
+        "selected": DerivedAsset(name="selected", inputs=("l",), operator=Select()),
         "own": DerivedAsset(name="own", inputs=("l",), operator=OwnRanges()),
         "reader": DerivedAsset(name="reader", inputs=inputs, operator=operator),  # pyright: ignore[reportArgumentType]
     }
@@ -113,6 +115,7 @@ REFUSED = [
     pytest.param(
         TopK(k=1, order_by="k"), ("pairs",), "'pairs' has no windows; give TopK a window of its own", id="a ranking of joined rows"
     ),
+    pytest.param(TopK(k=1, order_by="k"), ("selected",), "'selected' has no windows; give TopK a window", id="a ranking of selected rows"),
     pytest.param(TopK(k=1, order_by="k"), ("firsts",), "'firsts' has no windows; give TopK a window", id="a ranking of upserted rows"),
     pytest.param(
         TopN(order_by="k", rank_end=1, ttl="1 day"),

@@ -16,6 +16,7 @@ from operators import (
     Deduplicate,
     EveryRows,
     IntervalJoin,
+    Select,
     Session,
     Sliding,
     TopK,
@@ -41,6 +42,7 @@ OPERATORS: dict[str, Any] = {
     "last row": Deduplicate(by="k", keep="last"),
     "first row of a window": Deduplicate(by="k", window=Tumbling(size=5)),
     "consecutive": Consecutive(of=COUNT, then=TopK(k=1, order_by=["n"])),
+    "select": Select(),
 }
 
 
@@ -75,6 +77,7 @@ def test_the_expression_is_what_the_operator_reports(spark: SparkSession, operat
         ("top k of results", 0, 10, 10),
         ("last row", 0, 10, None),
         ("consecutive", 0, 0, 3),
+        ("select", 0, 10, 10),
     ],
 )
 def test_times_of_finality(spark: SparkSession, name: str, which: int, time: int, final_at: int | None) -> None:

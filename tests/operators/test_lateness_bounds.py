@@ -14,6 +14,7 @@ from operators import (
     Cumulative,
     Deduplicate,
     IntervalJoin,
+    Select,
     Session,
     Sliding,
     TopK,
@@ -43,6 +44,8 @@ OPERATORS: dict[str, Any] = {
     "consecutive": Consecutive(of=COUNT, then=TopK(k=1, order_by=["n"])),
     "aggregate": Aggregate(by="k", aggregates={"n": "count(*)"}),
     "top n": TopN(by="k", order_by="v", rank_end=1),
+    "select": Select(),
+    "select, with allowed lateness": Select(allowed_lateness=4),
 }
 
 

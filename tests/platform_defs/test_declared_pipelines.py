@@ -23,6 +23,7 @@ from operators import (
     EveryStep,
     ProcessCountWindow,
     ProcessWindow,
+    Select,
     Session,
     TimeEvictor,
     TopN,
@@ -98,6 +99,13 @@ tables:
   - name: board
     inputs: [r]
     operator: {top_n: {by: k, order_by: [v DESC, ts], rank_end: 3, ttl: 1 day}}
+  - name: all
+    inputs: [l]
+    operator: {select: }
+  - name: selected
+    inputs: [l]
+    prepare: {l: {where: v > 0, select: "k, v * 2 AS twice"}}
+    operator: {select: {allowed_lateness: 1 hour}}
 completeness: {joined: 0.75}
 freshness: {joined: 10 minutes}
 first_day: 2026-03-01
@@ -161,6 +169,13 @@ def test_every_kind_of_parameter_can_be_written():
         ),
         DerivedAsset(name="newest", inputs=("l",), operator=Deduplicate(by="k", keep="last")),
         DerivedAsset(name="board", inputs=("r",), operator=TopN(by="k", order_by=("v DESC", "ts"), rank_end=3, ttl="1 day")),
+        DerivedAsset(name="all", inputs=("l",), operator=Select()),
+        DerivedAsset(
+            name="selected",
+            inputs=("l",),
+            prepare={"l": Preparation(where="v > 0", select="k, v * 2 AS twice")},
+            operator=Select(allowed_lateness="1 hour"),
+        ),
     )
     assert made.freshness == {"joined": "10 minutes"}
     assert (made.completeness, made.first_day, made.last_day) == ({"joined": 0.75}, "2026-03-01", "2026-03-04")
@@ -203,7 +218,7 @@ def test_the_schema_has_every_parameter_with_its_description(kind: type) -> None
         (
             "interval_join:",
             "intervall_join:",
-            r"^tables\[0\]\.operator: 'intervall_join' is unknown; legal: a mapping with one key, of interval_join, as_of_join, "
+            r"^tables\[0\]\.operator: 'intervall_join' is unknown; legal: a mapping with one key, of select, interval_join, as_of_join, "
             r"window_join, co_group, windowed_aggregate, process_window, count_window_aggregate, process_count_window, "
             r"aggregate, top_k, top_n, deduplicate; did you mean 'interval_join'\?$",
         ),

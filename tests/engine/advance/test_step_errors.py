@@ -2,8 +2,8 @@
 
 import pytest
 
-from assets.contracts import DerivedAsset
-from operators import Aggregate, Tumbling, WindowedAggregate
+from assets.contracts import DerivedAsset, Preparation
+from operators import Aggregate, Select, Tumbling, WindowedAggregate
 from platform_defs.cli.failures import AdvanceError, Failures
 from platform_defs.engine import StepError
 from platform_defs.engine.lake.errors import spark_condition
@@ -22,11 +22,15 @@ def _sums(total: str) -> DerivedAsset:
     return DerivedAsset(name="sums", inputs=("l",), operator=Aggregate(by="k", aggregates={"total": total}))
 
 
+def _squares(square: str) -> DerivedAsset:
+    return DerivedAsset(name="squares", inputs=("l",), prepare={"l": Preparation(select=f"k, {square} AS square")}, operator=Select())
+
+
 COUNTS = DerivedAsset(name="counts", inputs=("l",), operator=Aggregate(by="k", aggregates={"n": "count(*)"}))
 
 
 def test_the_error_of_an_overflow_names_the_asset_and_a_wider_type_fixes_it(make_engine: MakeEngine) -> None:
-    engine = make_engine([source("l")], [_windows("sum(v * v)"), _sums("sum(v * v)"), COUNTS])
+    engine = make_engine([source("l")], [_windows("sum(v * v)"), _sums("sum(v * v)"), _squares("v * v"), COUNTS])
     for part, rows in enumerate([[("a", 2, 0), ("a", 3, 6 * MINUTE)], [("a", LARGE, 7 * MINUTE)], [("b", 1, 60 * MINUTE)]]):
         land(engine, "l", f"{part}.jsonl", [Event(*row).line for row in rows])
         engine.ingest()
@@ -34,22 +38,23 @@ def test_the_error_of_an_overflow_names_the_asset_and_a_wider_type_fixes_it(make
         for name in engine.assets:
             with failures.recording(name):
                 engine.advance(name)
-        assert set(failures.reasons) == [set(), {"sums"}, {"windows", "sums"}][part]
+        assert set(failures.reasons) == [set(), {"sums"}, {"windows", "sums", "squares"}][part]
     assert rows_of(engine.views.table("counts"), "k", "n") == [("a", 3), ("b", 1)]
     why = r"^windows: an expression of its operator fails with ARITHMETIC_OVERFLOW .*a wider type.*tidemark rebuild windows --downstream"
     with pytest.raises(StepError, match=why):
         engine.advance("windows")
-    with pytest.raises(AdvanceError, match=r"(?s)^windows, sums could not be advanced.*sums: .*ARITHMETIC_OVERFLOW"):
+    with pytest.raises(AdvanceError, match=r"(?s)^windows, sums, squares could not be advanced.*sums: .*ARITHMETIC_OVERFLOW"):
         failures.check()
     recorded = {name: failure for name in engine.assets if (failure := engine.failures.of(name)) is not None}
     assert {name: (failure.error, failure.message[:50]) for name, failure in recorded.items()} == {
-        name: ("StepError", f"{name}: an expression of its operator fails with ARITHMETIC"[:50]) for name in ("windows", "sums")
+        name: ("StepError", f"{name}: an expression of its operator fails with ARITHMETIC"[:50]) for name in ("windows", "sums", "squares")
     }
 
     wider = "sum(CAST(v AS DECIMAL(19, 0)) * v)"
-    fixed = make_engine([source("l")], [_windows(wider), _sums(wider), COUNTS])
-    list(fixed.remake(["windows", "sums"], downstream=True))  # as the error message says
+    fixed = make_engine([source("l")], [_windows(wider), _sums(wider), _squares("CAST(v AS BIGINT) * v"), COUNTS])
+    list(fixed.remake(["windows", "sums", "squares"], downstream=True))  # as the error message says
     assert [int(t) for _, t in rows_of(fixed.views.table("windows"), "k", "total")] == [4, 9 + LARGE**2]
     assert {k: int(t) for k, t in rows_of(fixed.views.table("sums"), "k", "total")} == {"a": 13 + LARGE**2, "b": 1}
+    assert rows_of(fixed.views.table("squares"), "k", "square") == [("a", 4), ("a", LARGE**2), ("a", 9)]
     assert all(a.holds for name in fixed.assets for a in fixed.accounts.days(name))
-    assert [fixed.failures.of(name) for name in fixed.assets] == [None, None, None]
+    assert [fixed.failures.of(name) for name in fixed.assets] == [None] * 4

@@ -5,7 +5,7 @@ from pyspark.sql import functions as F
 
 from assets.contracts import BoundedOutOfOrderness, DerivedAsset
 from assets.days import day_of
-from operators import Tumbling, WindowedAggregate
+from operators import Select, Tumbling, WindowedAggregate
 from platform_defs.engine import Engine
 from tests.conftest import MakeEngine
 from tests.support.clock import NOON, Clock
@@ -46,6 +46,24 @@ def test_processing_time_windows_use_the_batch_time(engine: Engine, clock: Clock
     assert law_violations(engine, "counts") == set()
     day = day_of(NOON)
     assert engine.rebuild("counts", day, day).days == ()
+
+
+def test_selected_rows_are_final_in_the_step_after_their_ingest(make_engine: MakeEngine, clock: Clock) -> None:
+    """A control batch moves the clock past the rows of an ingest."""
+    engine = make_engine(
+        [source("l", event_time="ingested_at", watermark=BoundedOutOfOrderness("0 ms"))],
+        [DerivedAsset(name="selected", inputs=("l",), operator=Select())],
+    )
+    for part, events in enumerate(PARTS):
+        land(engine, "l", f"{part}.jsonl", [event.line for event in events])
+        engine.ingest()
+        assert [s.rows for s in engine.advance("selected")] == [len(events)]
+        assert engine.ingest() == []
+        clock.pass_ms(MINUTE)
+        assert engine.ingest() == [], "nothing is pending, so the ledger does not grow"
+    assert rows_of(engine.views.table("selected"), "v") == [(1,), (1,), (2,), (2,), (3,)]
+    assert engine.views.late("selected", "l").isEmpty()
+    assert law_violations(engine, "selected") == set()
 
 
 def test_rows_of_a_killed_attempt_are_not_reused_in_processing_time(engine: Engine, clock: Clock) -> None:
