@@ -9,6 +9,7 @@ from pyspark.sql.types import TimestampType
 from operators._support.ordering import Ordering
 from operators.columns import TEMPORARY
 from operators.engine_columns import ARRIVAL, SEQ
+from operators.select import Select as SelectRows
 from operators.sql.errors import SqlError
 from operators.sql.explain import explain
 from operators.sql.plan import Order, Plan, plan
@@ -79,6 +80,8 @@ def evaluate(relation: Relation, frames: Mapping[str, DataFrame]) -> DataFrame:
             return evaluate(relation.child, frames)
         case Select():
             return _select_rows(relation, evaluate(relation.child, frames))
+        case Apply(operator=SelectRows()):
+            return evaluate(relation.inputs[0], frames)  # all rows of a frame are final
         case Apply():
             return relation.operator(*[evaluate(child, frames) for child in relation.inputs])
         case _:

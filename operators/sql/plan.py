@@ -11,10 +11,10 @@ from operators.sql.errors import SqlError
 from operators.sql.names import find_name
 from operators.sql.planner import Planner
 from operators.sql.ranks import ranks_of
-from operators.sql.relations import Apply, Named, Ranked, Relation, Select, Windowed, applied_operator, upserts, walk
+from operators.sql.relations import Apply, Named, Ranked, Relation, Select, Windowed, upserts, walk
 from operators.sql.script import CreateView, Explain, Insert, Query, read_script
 from operators.sql.select_list import name_expressions
-from operators.sql.selections import rename_columns
+from operators.sql.selections import as_table, rename_columns
 from operators.sql.tables import CreateTable
 
 
@@ -111,13 +111,15 @@ class _Script:
                 self._register(statement.name, rename_columns(relation, statement.columns, f"CREATE VIEW {statement.name}"))
                 self.views[statement.name] = self._tables[statement.name]
             case Insert():
-                relation = self._check_insert(statement.target, _check_complete(self._query(self._named_as_target(statement))))
+                relation = _check_complete(self._query(self._named_as_target(statement)))
+                relation = as_table(self._check_insert(statement.target, relation))
                 self.plans.append(Plan(relation, statement.target))
                 has_options = statement.target in self.declared and bool(self.declared[statement.target].options)
-                named = Named(statement.target, relation, has_options)
-                self._tables[statement.target] = named if applied_operator(relation) else relation
+                self._tables[statement.target] = Named(statement.target, relation, has_options)
             case Explain():
-                self.plans.append(Plan(_check_complete(self._query(statement.query)), statement.target or "", is_explained=True))
+                relation = _check_complete(self._query(statement.query))
+                relation = as_table(relation) if statement.target else relation
+                self.plans.append(Plan(relation, statement.target or "", is_explained=True))
             case Query():
                 self.plans.append(self._plan_query(statement.query))
 

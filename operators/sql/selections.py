@@ -7,10 +7,11 @@ from typing import Any
 from sqlglot import exp
 
 from operators.columns import RESULT_TIME
+from operators.select import Select as SelectRows
 from operators.sql.dialect import parse_spark
 from operators.sql.errors import SqlError
 from operators.sql.names import free_name
-from operators.sql.relations import Item, Named, Ranked, Relation, Select, Windowed
+from operators.sql.relations import Apply, Item, Named, Ranked, Relation, Select, Windowed, upserts
 
 
 def with_result_time(relation: Relation) -> tuple[Relation, str]:
@@ -61,6 +62,12 @@ def select(base: Relation, items: Sequence[Item], where: str | None = None, arri
     items = [replace(below[i.column], name=i.name) if i.column else Item(i.name, _inline_columns(i.sql, below)) for i in items]
     sqls = [sql for sql in (base.where, where and _inline_columns(where, below)) if sql]
     return Select(base.child, tuple(items), " AND ".join(f"({c})" for c in sqls) if len(sqls) > 1 else (sqls or [None])[0], tuple(arrivals))
+
+
+def as_table(relation: Relation) -> Relation:
+    """The relation of the table of an INSERT INTO. A query that only selects final rows is the result of the operator `Select`."""
+    is_made = isinstance(relation, Apply) or (isinstance(relation, Select) and isinstance(relation.child, Apply))
+    return relation if is_made or upserts(relation) else Apply(SelectRows(), (relation,), relation.columns, relation.times)
 
 
 def _inline_columns(sql: str, below: dict[str, Item]) -> str:

@@ -15,17 +15,18 @@ from operators.contract import Operator
 from operators.deduplicate import Deduplicate
 from operators.engine_columns import EVENT_TIME
 from operators.interval_join import IntervalJoin
+from operators.select import Select as SelectRows
 from operators.sql.dialect import parse_spark
 from operators.sql.errors import SqlError
 from operators.sql.names import column_sql, find_name
-from operators.sql.relations import WINDOW_TIME, Apply, Input, Item, Named, Relation, Select, upserts
+from operators.sql.relations import WINDOW_TIME, Apply, Input, Item, Named, Relation, Select, upserts, walk
 from operators.top_k import TopK
 from operators.top_n import TopN
 from platform_defs.declared.sql_targets import with_parameters
 from platform_defs.declared.sql_times import is_result_time, with_event_times, with_result_times
 
 _CHANGE = "change"
-_KEEP_ROWS = (TopN, TopK, Deduplicate)
+_KEEP_ROWS = (TopN, TopK, Deduplicate, SelectRows)
 """The operators whose results are rows of their input."""
 
 
@@ -188,14 +189,18 @@ def _split_result(name: str, relation: Relation) -> tuple[Apply, Sequence[str] |
     if isinstance(relation, Apply):
         return relation, None, None
     if not isinstance(relation, Select) or not isinstance(relation.child, Apply):
-        reason = "each table is the result of an operator, and the query only selects"
-        raise SqlError.refused(f"INSERT INTO {name}", reason, "write CREATE VIEW: a selection is a part of the tables that read it")
+        upserted = next(below.name for below in walk(relation) if isinstance(below, Named))
+        reason = f"rows of {upserted} are updated, and a table of selected rows has final ones"
+        way_out = f"insert the query of {upserted}, whose SELECT list can have these columns, and its HAVING or WHERE the condition"
+        raise SqlError.refused(f"INSERT INTO {name} of a selection from {upserted}", reason, way_out)
     if relation.where is not None and isinstance(relation.child.operator, TracesInputs):
         reason = f"the results of a join account for each of its input rows, and {relation.where} removes some"
         if isinstance(relation.child.operator, AsOfJoin):
             way_out = "filter the left side in a view; a query that reads the table can filter by the version"
         else:
-            way_out = "filter its inputs, in ON or in a view; for rows without a match write NOT EXISTS"
+            way_out = (
+                "filter its inputs, in ON or in a view; for rows without a match write NOT EXISTS; or select from the table of the join"
+            )
         raise SqlError.refused(f"INSERT INTO {name}", reason, way_out)
     added = [item for item in relation.items if item.column != item.name and not _is_window_time(item)]
     for item in added:

@@ -10,6 +10,7 @@ from operators.contract import Operator
 from operators.deduplicate import Deduplicate
 from operators.engine_columns import EVENT_TIME
 from operators.interval_join import IntervalJoin
+from operators.select import Select as SelectRows
 from operators.sql.errors import SqlError
 from operators.sql.joins import times_of_results, with_time_of
 from operators.sql.relations import WINDOW_TIME, Apply, Input, Named, Relation, Select, applied_operator, result_column
@@ -115,7 +116,7 @@ def _is_event_time(relation: Relation, name: str | None) -> bool:
                 below = applied_operator(relation.child)
                 return getattr(below and below.operator, "result_time", "later") == "later"
             return _is_event_time(relation.child, item and item.column)
-        case Apply(operator=TopN() | Deduplicate(window=None)):
+        case Apply(operator=TopN() | Deduplicate(window=None) | SelectRows()):
             return _is_event_time(relation.inputs[0], name)  # these operators keep the event time of their rows
         case Apply(operator=IntervalJoin() as join):
             return name == RESULT_TIME or name in times_of_results(join)

@@ -10,7 +10,7 @@ import yaml
 
 from assets.contracts import BoundedOutOfOrderness, Preparation, RowRule, Shape
 from assets.pipeline import Pipeline
-from operators import Aggregate, AsOfJoin, IntervalJoin, SqlError, TopK, TopN, Tumbling, WindowedAggregate
+from operators import Aggregate, AsOfJoin, IntervalJoin, Select, SqlError, TopK, TopN, Tumbling, WindowedAggregate
 from operators.errors import OperatorError, TidemarkError
 from operators.sql.plan import plan
 from platform_defs.cli.new import TEMPLATE
@@ -71,6 +71,60 @@ def test_the_results_of_windows_are_read_from_the_table_that_has_them():
     assert tables["m"].inputs == ("w",)
     assert tables["m"].operator == WindowedAggregate(by=("s",), window=Tumbling(size="2 minutes"), aggregates={"most": "MAX(n)"})
     assert tables["j"].inputs == ("w", "m")
+
+
+NESTED = """
+CREATE TABLE mixed (kind INT, bid ROW<item STRING, price INT>, ts TIMESTAMP(3), WATERMARK FOR ts AS ts)
+WITH ('connector' = 'filesystem', 'format' = 'json');
+"""
+
+
+@pytest.mark.parametrize(
+    ("query", "preparation"),
+    [
+        ("SELECT * FROM payments", None),
+        ("SELECT order_id AS id, amount * 2 AS doubled FROM payments", Preparation(select="order_id AS id, amount * 2 AS doubled")),
+        ("SELECT *, amount + 1 AS more FROM payments WHERE amount > 1", Preparation(where="amount > 1", select="*, amount + 1 AS more")),
+        ("SELECT paid_at, UPPER(order_id) FROM payments", Preparation(select="paid_at, UPPER(order_id) AS `EXPR$1`")),
+        ("SELECT bid.price AS price, ts FROM mixed WHERE kind = 2", Preparation(where="kind = 2", select="(bid).price AS price, ts")),
+        ("SELECT * FROM orders", Preparation(select="*, event_time AS ordered_at")),
+        (
+            "SELECT ordered_at AS at, HOUR(ordered_at) AS h FROM orders WHERE ordered_at > TIMESTAMP '2026-03-01 00:00:00'",
+            Preparation(where="event_time > CAST('2026-03-01 00:00:00' AS TIMESTAMP)", select="event_time AS at, HOUR(event_time) AS h"),
+        ),
+        (
+            "WITH c AS (SELECT order_id, amount FROM payments WHERE amount > 1) SELECT amount FROM (SELECT * FROM c WHERE amount < 9)",
+            Preparation(where="(amount > 1) AND (amount < 9)", select="amount"),
+        ),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_a_query_that_only_selects_is_a_table_of_its_rows(query: str, preparation: Preparation | None):
+    for statements in (f"INSERT INTO t {query}", f"CREATE VIEW v AS {query}; INSERT INTO t SELECT * FROM v"):
+        [table] = pipeline(NESTED, statements).tables
+        assert table.operator == Select()
+        assert [table.preparation(0)] == [preparation]
+
+
+def test_selected_rows_have_the_parameters_and_the_topic_of_their_table_and_are_read_with_their_event_time():
+    tables = pipeline("""
+        CREATE TABLE large (no STRING, cents INT, at TIMESTAMP(3))
+        WITH ('connector' = 'kafka', 'topic' = 'large', 'format' = 'json', 'key.fields' = 'no', 'tidemark.allowed-lateness' = '5 minutes');
+        INSERT INTO large SELECT id, price * 100, ordered_at FROM orders WHERE price > 1;
+        INSERT INTO larger SELECT no, cents, at FROM large WHERE cents > 1000;
+        INSERT INTO hours SELECT no, window_start, window_end, COUNT(*) AS n
+        FROM TABLE(TUMBLE(TABLE larger, DESCRIPTOR(at), INTERVAL '1' HOUR)) GROUP BY no, window_start, window_end;
+        INSERT INTO busy SELECT no, window_time FROM (SELECT no, window_start, window_end, window_time, COUNT(*) AS n
+        FROM TABLE(TUMBLE(TABLE larger, DESCRIPTOR(at), INTERVAL '1' HOUR)) GROUP BY no, window_start, window_end, window_time) WHERE n > 1;
+        INSERT INTO paid SELECT no, amount FROM larger JOIN payments p
+        ON no = p.order_id AND p.paid_at BETWEEN larger.at AND larger.at + INTERVAL '1' HOUR
+    """).tables
+    made = {table.name: table for table in tables}
+    assert made["large"].operator == Select(allowed_lateness="5 minutes")
+    assert made["large"].prepare == {"orders": Preparation(where="price > 1", select="id AS no, price * 100 AS cents, event_time AS at")}
+    assert (made["larger"].inputs, made["larger"].operator) == (("large",), Select())
+    assert made["hours"].operator == WindowedAggregate(by=("no",), window=Tumbling(size="1 hour"), aggregates={"n": "COUNT(*)"})
+    assert (made["paid"].inputs, type(made["paid"].operator)) == (("larger", "payments"), IntervalJoin)
 
 
 def test_an_interval_join_prepares_both_sides():
@@ -373,7 +427,7 @@ FILES = "WITH ('connector' = 'filesystem', 'format' = 'json')"
 
 @pytest.mark.parametrize("case", [case for case in CORPUS["cases"] if "plan" in case], ids=lambda case: case["name"])
 def test_a_statement_of_flinks_documentation_is_a_table(case: dict[str, str]):
-    """If it is mapped to operators; those of a pipeline are the same, one for each of its tables."""
+    """If it is mapped to operators; those of a pipeline are the same, one for each of its tables, and `Select` if there is none."""
     text = ";".join([*CORPUS["tables"].split(";"), *case["sql"].split(";")])
     statements = [one.strip() for one in text.split(";") if one.strip()]
     sources = [f"{one} {FILES}" if one.startswith("CREATE TABLE") else one for one in statements[:-1]]
@@ -383,7 +437,7 @@ def test_a_statement_of_flinks_documentation_is_a_table(case: dict[str, str]):
             read_sql(";".join([*sources, last]))
         return
     made = read_sql(";".join([*sources, last]))
-    wanted = Counter(one.partition("(")[0] for one in case["plan"])
+    wanted = Counter(one.partition("(")[0] for one in case["plan"] or ["Select"])
     assert Counter(type(table.operator).__name__ for table in made.tables) == wanted
 
 
@@ -391,7 +445,23 @@ def test_a_statement_of_flinks_documentation_is_a_table(case: dict[str, str]):
     ("text", "message"),
     [
         ("", "a pipeline without a table is refused"),
-        ("INSERT INTO t SELECT id FROM orders WHERE price > 1", "the query only selects"),
+        (
+            f"INSERT INTO n {GROUPED}; INSERT INTO t SELECT seller FROM n WHERE n > 1",
+            "INSERT INTO t of a selection from n is refused: rows of n are updated, and a table of selected rows has final ones; "
+            "insert the query of n, whose SELECT list can have these columns, and its HAVING or WHERE the condition",
+        ),
+        ("INSERT INTO t SELECT DISTINCT seller FROM orders", "SELECT DISTINCT without a window is refused"),
+        ("INSERT INTO t SELECT RAND() AS r FROM orders", "RAND in an expression is refused"),
+        ("INSERT INTO t SELECT id, UPPER(id) AS final_at FROM orders", "the result would have final_at twice; rename one of them"),
+        (
+            "CREATE TABLE t (a STRING) WITH ('tidemark.ttl' = '1 day'); INSERT INTO t SELECT id FROM orders",
+            "its operator Select has no ttl",
+        ),
+        (
+            "CREATE TABLE t (a STRING) WITH ('connector' = 'upsert-kafka', 'topic' = 'x', 'format' = 'json'); "
+            "INSERT INTO t SELECT id FROM orders",
+            "it has no key by which rows are updated; write 'connector' = 'kafka'",
+        ),
         (
             f"INSERT INTO t {LEFT} WHERE amount IS NULL",
             "the results of a join account for each of its input rows, and amount IS NULL removes some",
