@@ -23,23 +23,34 @@ WITH ('connector' = 'filesystem', 'format' = 'json');
 -- What query 13 adds to bids: a table that seldom changes.
 CREATE TABLE side_input (key BIGINT, `value` STRING) WITH ('connector' = 'filesystem', 'format' = 'csv');
 
--- Queries 0, 1, 2, 10, 14, 21 and 22 compute columns of one row. Views have no table of their own: other statements read them.
-CREATE VIEW q1 AS SELECT auction, bidder, 0.908 * price AS price, customTime, extra FROM bid;
-CREATE VIEW q2 AS SELECT auction, price FROM bid WHERE MOD(auction, 123) = 0;
-CREATE VIEW q10 AS SELECT *, DATE_FORMAT(customTime, 'yyyy-MM-dd') AS dt, DATE_FORMAT(customTime, 'HH:mm') AS hm FROM bid;
-CREATE VIEW q14 AS
-SELECT *,
+-- 0, 1, 2, 10, 14, 21 and 22: rows of bids, with columns that are computed from one row.
+INSERT INTO q0 SELECT auction, bidder, price, customTime, extra FROM bid;
+
+INSERT INTO q1 SELECT auction, bidder, 0.908 * price AS price, customTime, extra FROM bid;
+
+INSERT INTO q2 SELECT auction, price FROM bid WHERE MOD(auction, 123) = 0;
+
+-- Queries 15 to 17 read the same columns, from the bids themselves.
+CREATE VIEW dated_bid AS SELECT *, DATE_FORMAT(customTime, 'yyyy-MM-dd') AS dt, DATE_FORMAT(customTime, 'HH:mm') AS hm FROM bid;
+
+INSERT INTO q10 SELECT auction, bidder, price, customTime, extra, dt, hm FROM dated_bid;
+
+INSERT INTO q14
+SELECT auction, bidder, 0.908 * price AS price,
   CASE WHEN HOUR(customTime) BETWEEN 8 AND 18 THEN 'dayTime' WHEN HOUR(customTime) IN (7, 19) THEN 'otherTime' ELSE 'nightTime' END AS bidTimeType,
+  customTime, extra,
   CHAR_LENGTH(extra) - CHAR_LENGTH(REPLACE(extra, 'c', '')) AS c_counts  -- in place of a function in Java
-FROM q1 WHERE price > 1000000 AND price < 50000000;
-CREATE VIEW q21 AS
+FROM bid WHERE 0.908 * price > 1000000 AND 0.908 * price < 50000000;
+
+INSERT INTO q21
 SELECT * FROM (
   SELECT auction, bidder, price, channel,
     CASE LOWER(channel) WHEN 'apple' THEN '0' WHEN 'google' THEN '1' WHEN 'facebook' THEN '2' WHEN 'baidu' THEN '3'
       ELSE REGEXP_EXTRACT(url, '(&|^)channel_id=([^&]*)', 2) END AS channel_id
   FROM bid
 ) WHERE channel_id IS NOT NULL;
-CREATE VIEW q22 AS
+
+INSERT INTO q22
 SELECT auction, bidder, price, channel, SPLIT_INDEX(url, '/', 3) AS dir1, SPLIT_INDEX(url, '/', 4) AS dir2, SPLIT_INDEX(url, '/', 5) AS dir3
 FROM bid;
 
@@ -120,17 +131,17 @@ INSERT INTO q15
 SELECT dt AS `day`, COUNT(*) AS total_bids, COUNT(*) FILTER (WHERE price < 10000) AS rank1_bids,
   COUNT(DISTINCT bidder) AS total_bidders, COUNT(DISTINCT bidder) FILTER (WHERE price >= 1000000) AS rank3_bidders,
   COUNT(DISTINCT auction) AS total_auctions
-FROM q10 GROUP BY dt;
+FROM dated_bid GROUP BY dt;
 
 INSERT INTO q16
 SELECT channel, dt AS `day`, MAX(hm) AS `minute`, COUNT(*) AS total_bids, COUNT(DISTINCT bidder) AS total_bidders,
   COUNT(DISTINCT auction) FILTER (WHERE price >= 10000 AND price < 1000000) AS rank2_auctions
-FROM q10 GROUP BY channel, dt;
+FROM dated_bid GROUP BY channel, dt;
 
 INSERT INTO q17
 SELECT auction, dt AS `day`, COUNT(*) AS total_bids, COUNT(*) FILTER (WHERE price >= 1000000) AS rank3_bids, MIN(price) AS min_price,
   MAX(price) AS max_price, CAST(AVG(price) AS BIGINT) AS avg_price, SUM(price) AS sum_price
-FROM q10 GROUP BY auction, dt;
+FROM dated_bid GROUP BY auction, dt;
 
 -- 18: the last bid of each bidder for each auction.
 INSERT INTO q18
