@@ -112,13 +112,13 @@ class _Script:
                 self.views[statement.name] = self._tables[statement.name]
             case Insert():
                 relation = _check_complete(self._query(self._named_as_target(statement)))
-                relation = as_table(self._check_insert(statement.target, relation))
+                relation = as_table(self._check_insert(statement.target, relation), self.views)
                 self.plans.append(Plan(relation, statement.target))
                 has_options = statement.target in self.declared and bool(self.declared[statement.target].options)
                 self._tables[statement.target] = Named(statement.target, relation, has_options)
             case Explain():
                 relation = _check_complete(self._query(statement.query))
-                relation = as_table(relation) if statement.target else relation
+                relation = as_table(relation, self.views) if statement.target else relation
                 self.plans.append(Plan(relation, statement.target or "", is_explained=True))
             case Query():
                 self.plans.append(self._plan_query(statement.query))

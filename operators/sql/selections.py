@@ -1,6 +1,6 @@
 """Selections from relations: some rows and columns of one, or the columns of windows' results with their time."""
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -64,10 +64,23 @@ def select(base: Relation, items: Sequence[Item], where: str | None = None, arri
     return Select(base.child, tuple(items), " AND ".join(f"({c})" for c in sqls) if len(sqls) > 1 else (sqls or [None])[0], tuple(arrivals))
 
 
-def as_table(relation: Relation) -> Relation:
-    """The relation of the table of an INSERT INTO. A query that only selects final rows is the result of the operator `Select`."""
-    is_made = isinstance(relation, Apply) or (isinstance(relation, Select) and isinstance(relation.child, Apply))
-    return relation if is_made or upserts(relation) else Apply(SelectRows(), (relation,), relation.columns, relation.times)
+def as_table(relation: Relation, views: Collection[str]) -> Relation:
+    """The relation of the table of an INSERT INTO. A query that only selects final rows is the result of the operator `Select`.
+
+    A selection from a view whose rows are updated is the query of the view with that selection, since its rows are not final.
+
+    Args:
+        relation: the query.
+        views: the names of the views.
+    """
+    named = relation.child if isinstance(relation, Select) else relation
+    if isinstance(named, Apply):
+        return relation
+    if not upserts(relation):
+        return Apply(SelectRows(), (relation,), relation.columns, relation.times)
+    if not isinstance(named, Named) or named.name not in views:
+        return relation
+    return select(named.child, relation.items, relation.where, relation.arrivals) if isinstance(relation, Select) else named.child
 
 
 def _inline_columns(sql: str, below: dict[str, Item]) -> str:

@@ -127,6 +127,14 @@ def test_selected_rows_have_the_parameters_and_the_topic_of_their_table_and_are_
     assert (made["paid"].inputs, type(made["paid"].operator)) == (("larger", "payments"), IntervalJoin)
 
 
+def test_a_selection_from_a_view_of_updated_rows_is_the_query_of_the_view():
+    view = f"CREATE VIEW v AS {GROUPED};"
+    [whole] = pipeline(f"{view} INSERT INTO t SELECT * FROM v").tables
+    [part] = pipeline(f"{view} CREATE VIEW w AS SELECT * FROM v WHERE n > 1; INSERT INTO t SELECT seller, n + 1 AS more FROM w").tables
+    assert (whole.name, whole.operator, whole.shape) == ("t", Aggregate(by=("seller",), aggregates={"n": "COUNT(*)"}), None)
+    assert (part.operator, part.shape) == (whole.operator, Shape(where="n > 1", select="*, n + 1 AS more"))
+
+
 def test_an_interval_join_prepares_both_sides():
     [table] = pipeline("""
         INSERT INTO paid SELECT o.id AS order_number, seller, amount FROM orders o JOIN payments p
