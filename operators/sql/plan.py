@@ -6,15 +6,16 @@ from dataclasses import dataclass, replace
 from sqlglot import exp
 
 from operators.errors import did_you_mean
+from operators.select import Select as SelectRows
 from operators.sql.dialect import Tree
 from operators.sql.errors import SqlError
 from operators.sql.names import find_name
 from operators.sql.planner import Planner
 from operators.sql.ranks import ranks_of
-from operators.sql.relations import Apply, Named, Ranked, Relation, Select, Windowed, upserts, walk
+from operators.sql.relations import Apply, Input, Named, Ranked, Relation, Select, Windowed, upserts, walk
 from operators.sql.script import CreateView, Explain, Insert, Query, read_script
 from operators.sql.select_list import name_expressions
-from operators.sql.selections import as_table, rename_columns
+from operators.sql.selections import rename_columns
 from operators.sql.tables import CreateTable
 
 
@@ -111,15 +112,14 @@ class _Script:
                 self._register(statement.name, rename_columns(relation, statement.columns, f"CREATE VIEW {statement.name}"))
                 self.views[statement.name] = self._tables[statement.name]
             case Insert():
-                relation = _check_complete(self._query(self._named_as_target(statement)))
-                relation = as_table(self._check_insert(statement.target, relation), self.views)
+                relation = self._check_insert(statement.target, self._table(statement.target, self._named_as_target(statement)))
                 self.plans.append(Plan(relation, statement.target))
                 has_options = statement.target in self.declared and bool(self.declared[statement.target].options)
                 self._tables[statement.target] = Named(statement.target, relation, has_options)
             case Explain():
-                relation = _check_complete(self._query(statement.query))
-                relation = as_table(relation, self.views) if statement.target else relation
-                self.plans.append(Plan(relation, statement.target or "", is_explained=True))
+                target = statement.target or ""
+                relation = self._table(target, statement.query) if target else _check_complete(self._query(statement.query))
+                self.plans.append(Plan(relation, target, is_explained=True))
             case Query():
                 self.plans.append(self._plan_query(statement.query))
 
@@ -140,6 +140,18 @@ class _Script:
 
     def _query(self, tree: Tree) -> Relation:
         return Planner(self._tables).query(tree)
+
+    def _table(self, target: str, tree: Tree) -> Relation:
+        """The relation of the table of an INSERT INTO. A query that only selects rows of a source is a result of `Select`."""
+        relation, names = _check_complete(self._query(tree)), self._declared_names(target)
+        if not isinstance(relation.child if isinstance(relation, Select) else relation, Input):
+            return relation
+        if relation.arrivals:
+            way_out = "select the other columns; from a source without WATERMARK, result_time of the table is the time of the ingest"
+            raise SqlError.refused(f"{relation.arrivals[0]} in INSERT INTO {target}", "PROCTIME() is no column", way_out)
+        if len(names) == len(relation.columns) and not _are_reordered(relation.columns, names):
+            relation = rename_columns(relation, names, f"INSERT INTO {target}")
+        return Apply(SelectRows(), (relation,), relation.columns, relation.times)
 
     def _named_as_target(self, insert: Insert) -> Tree:
         """The query of an INSERT, whose columns get the names of those of a declared target, by position."""

@@ -1,17 +1,16 @@
 """Selections from relations: some rows and columns of one, or the columns of windows' results with their time."""
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
 from sqlglot import exp
 
 from operators.columns import RESULT_TIME
-from operators.select import Select as SelectRows
 from operators.sql.dialect import parse_spark
 from operators.sql.errors import SqlError
 from operators.sql.names import free_name
-from operators.sql.relations import Apply, Item, Named, Ranked, Relation, Select, Windowed, upserts
+from operators.sql.relations import Item, Named, Ranked, Relation, Select, Windowed
 
 
 def with_result_time(relation: Relation) -> tuple[Relation, str]:
@@ -62,25 +61,6 @@ def select(base: Relation, items: Sequence[Item], where: str | None = None, arri
     items = [replace(below[i.column], name=i.name) if i.column else Item(i.name, _inline_columns(i.sql, below)) for i in items]
     sqls = [sql for sql in (base.where, where and _inline_columns(where, below)) if sql]
     return Select(base.child, tuple(items), " AND ".join(f"({c})" for c in sqls) if len(sqls) > 1 else (sqls or [None])[0], tuple(arrivals))
-
-
-def as_table(relation: Relation, views: Collection[str]) -> Relation:
-    """The relation of the table of an INSERT INTO. A query that only selects final rows is the result of the operator `Select`.
-
-    A selection from a view whose rows are updated is the query of the view with that selection, since its rows are not final.
-
-    Args:
-        relation: the query.
-        views: the names of the views.
-    """
-    named = relation.child if isinstance(relation, Select) else relation
-    if isinstance(named, Apply):
-        return relation
-    if not upserts(relation):
-        return Apply(SelectRows(), (relation,), relation.columns, relation.times)
-    if not isinstance(named, Named) or named.name not in views:
-        return relation
-    return select(named.child, relation.items, relation.where, relation.arrivals) if isinstance(relation, Select) else named.child
 
 
 def _inline_columns(sql: str, below: dict[str, Item]) -> str:

@@ -19,7 +19,7 @@ from operators.select import Select as SelectRows
 from operators.sql.dialect import parse_spark
 from operators.sql.errors import SqlError
 from operators.sql.names import column_sql, find_name
-from operators.sql.relations import WINDOW_TIME, Apply, Input, Item, Named, Relation, Select, upserts, walk
+from operators.sql.relations import WINDOW_TIME, Apply, Input, Item, Named, Relation, Select, applied_operator, upserts, walk
 from operators.top_k import TopK
 from operators.top_n import TopN
 from platform_defs.declared.sql_targets import with_parameters
@@ -189,18 +189,13 @@ def _split_result(name: str, relation: Relation) -> tuple[Apply, Sequence[str] |
     if isinstance(relation, Apply):
         return relation, None, None
     if not isinstance(relation, Select) or not isinstance(relation.child, Apply):
-        upserted = next(below.name for below in walk(relation) if isinstance(below, Named))
-        reason = f"rows of {upserted} are updated, and a table of selected rows has final ones"
-        way_out = f"insert the query of {upserted}, whose SELECT list can have these columns, and its HAVING or WHERE the condition"
-        raise SqlError.refused(f"INSERT INTO {name} of a selection from {upserted}", reason, way_out)
+        raise _selection_error(name, relation)
     if relation.where is not None and isinstance(relation.child.operator, TracesInputs):
         reason = f"the results of a join account for each of its input rows, and {relation.where} removes some"
         if isinstance(relation.child.operator, AsOfJoin):
             way_out = "filter the left side in a view; a query that reads the table can filter by the version"
         else:
-            way_out = (
-                "filter its inputs, in ON or in a view; for rows without a match write NOT EXISTS; or select from the table of the join"
-            )
+            way_out = "filter its inputs, in ON or in a view; for rows without a match write NOT EXISTS"
         raise SqlError.refused(f"INSERT INTO {name}", reason, way_out)
     added = [item for item in relation.items if item.column != item.name and not _is_window_time(item)]
     for item in added:
@@ -212,6 +207,15 @@ def _split_result(name: str, relation: Relation) -> tuple[Apply, Sequence[str] |
         return relation.child, _columns_read(relation), None
     select = ", ".join(["*", *(f"{item.sql} AS {column_sql(item.name)}" for item in added)])
     return relation.child, _columns_read(relation), Shape(where=relation.where, select=select)
+
+
+def _selection_error(name: str, relation: Relation) -> SqlError:
+    """The error for a table whose query only selects results of another table or view."""
+    read = next(below for below in walk(relation) if isinstance(below, Named))
+    is_selected = isinstance(getattr(applied_operator(read), "operator", None), SelectRows)
+    way_out = "as a view, and insert into both tables from the view" if is_selected else "in brackets in place of its name"
+    reason = f"{read.name} has results of an operator, and only rows of a source are selected into a table"
+    return SqlError.refused(f"INSERT INTO {name} of a selection from {read.name}", reason, f"write the query of {read.name} {way_out}")
 
 
 def _with_operator(relation: Relation, apply: Apply, operator: Operator) -> Relation:
