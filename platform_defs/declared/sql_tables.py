@@ -1,6 +1,6 @@
 """INSERT INTO as derived assets: each operator of a query becomes a table, and the selections below it become its preparation."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -89,13 +89,21 @@ class SqlTables:
         operator = with_parameters(name, with_event_times(name, apply), self.parameters.get(name, {}))
         self._made[name] = _with_operator(relation, apply, operator)
         if isinstance(operator, AsOfJoin):
-            self.versions[inputs[1]] = {*self.versions.get(inputs[1], ()), *_columns_below([*apply.inputs][1], names(operator.on))}
+            self._add_versions(inputs[1], [*apply.inputs][1], names(operator.on))
         if isinstance(operator, TopN) and any(map(upserts, apply.inputs)):
             operator = replace(operator, change=_CHANGE)
         description = self.descriptions.get(name, "")
         self.assets[name] = DerivedAsset(
             name=name, inputs=tuple(inputs), operator=operator, prepare=prepare, shape=shape, description=description
         )
+
+    def _add_versions(self, name: str, relation: Relation, columns: Iterable[str]) -> None:
+        """Add the key of versions to the source that has them. The table of a selection has the versions of its source."""
+        key, made = _columns_below(relation, columns), self._made.get(name)
+        if isinstance(made, Apply) and isinstance(made.operator, SelectRows):
+            self._add_versions(self.assets[name].inputs[0], made.inputs[0], key)
+        else:
+            self.versions[name] = {*self.versions.get(name, ()), *key}
 
     def _check_purging(self, name: str, operator: Operator, inputs: Sequence[str]) -> None:
         """Raise `SqlError` if an operator reads the event times of a table that adds several results of a window."""
@@ -225,7 +233,7 @@ def _with_operator(relation: Relation, apply: Apply, operator: Operator) -> Rela
     return replace(relation, child=apply) if isinstance(relation, Select) else apply
 
 
-def _columns_below(relation: Relation, columns: Sequence[str]) -> set[str]:
+def _columns_below(relation: Relation, columns: Iterable[str]) -> set[str]:
     """The columns that a relation copies to some of its own, by their names in the rows that it selects from."""
     copied = {item.name: item.column for item in relation.items} if isinstance(relation, Select) else {c: c for c in relation.columns}
     return {column for name in columns if (column := copied.get(name)) is not None}

@@ -337,6 +337,15 @@ def test_a_temporal_join_reads_versions_of_a_key():
     assert made.sources_by_name["orders"].unique_key == ("id",)
 
 
+def test_versions_in_the_table_of_a_selection_are_those_of_its_source():
+    rates = "CREATE TABLE rates (cur STRING, rate INT, since TIMESTAMP(3), WATERMARK FOR since AS since, PRIMARY KEY (cur) NOT ENFORCED) "
+    rates += "WITH ('connector' = 'filesystem', 'format' = 'json'); CREATE VIEW named AS SELECT cur AS code, rate, since FROM rates;"
+    inserted = "INSERT INTO positive SELECT code AS currency, rate, since FROM named WHERE rate > 0;"
+    join = "INSERT INTO rated SELECT id, rate FROM orders o JOIN positive FOR SYSTEM_TIME AS OF o.ordered_at ON seller = currency"
+    keys = [pipeline(rates, inserted, other).sources_by_name["rates"].unique_key for other in (join, "")]
+    assert keys == [(), ("cur",)]
+
+
 def test_the_template_is_the_pipeline_in_yaml():
     in_sql, in_yaml = load(str(TEMPLATE / "pipeline.sql")), load(str(TEMPLATE / "pipeline.yaml"))
     for one, other in zip(in_sql.sources, in_yaml.sources, strict=True):
