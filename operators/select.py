@@ -24,14 +24,14 @@ class Select:
     `where`, so rows that do not match are counted as `filtered`.
 
     A row is a result when the watermark reaches it, `result_time = final_at = event_time`. It is late if
-    `event_time + allowed_lateness <= watermark`; a late row is not in the table. A row within the lateness behind closed results is added
+    `event_time + allowed_lateness <= watermark`; a late row is not in the table. A row at or behind the watermark that is not late is added
     by a correction. A row with a null time is dropped. Of a source in processing time (`event_time="ingested_at"`) no row is late, and
     with a watermark bound of 0 each row is a result in the step after its ingest.
 
     In Flink a selection emits each row when it arrives, and no row is late. The page `docs/explanation/flink.md` lists the differences.
 
     Args:
-        allowed_lateness: how long, in the watermark's time, a row behind closed results is still added.
+        allowed_lateness: how far the watermark may be past the time of a row before the row is late.
 
     Raises:
         OperatorError: a parameter, a column or a streaming frame is not usable; the text says what is legal.

@@ -1,4 +1,4 @@
-"""The allowed lateness of windows and of joins by time, as a checked value."""
+"""The allowed lateness of windows, of joins by time and of selections, as a checked value."""
 
 from dataclasses import dataclass
 from typing import Self
@@ -12,9 +12,10 @@ from operators.timing import Duration, bounded_length_ms
 
 @dataclass(frozen=True)
 class Lateness:
-    """How far the watermark may be past a window's end, or past the time of a row of a join, before a row no longer counts.
+    """How far the watermark may be past a window's end, or past the time of a row of a join or a selection, before a row no longer counts.
 
-    A window then corrects its results. A row of an interval join or an as-of join is late if `event_time + lateness < watermark`.
+    Until then, results are corrected. A row of an interval join or an as-of join is late if `event_time + lateness < watermark`, a row of a
+    selection if `event_time + lateness <= watermark`.
 
     Args:
         ms: the duration in ms, zero or more.
@@ -41,10 +42,10 @@ class Lateness:
         return self.ms > 0
 
     def has_closed(self, last: Column, watermark: Column) -> Column:
-        """Whether a window accepts no more rows: `last + lateness <= watermark`.
+        """Whether a window accepts no more rows, or a selected row is late: `last + lateness <= watermark`.
 
         Args:
-            last: the window's last millisecond, or the end of a session, in epoch ms.
+            last: the window's last millisecond, the end of a session, or the time of the row, in epoch ms.
             watermark: a watermark in epoch ms.
         """
         return last + F.lit(self.ms) <= watermark

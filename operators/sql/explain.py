@@ -146,14 +146,16 @@ def _facts(operator: Operator, are_sources: Sequence[bool], *, is_filtered: bool
 def _facts_of_ranges(operator: Operator, reads: ByTimeRange, are_sources: Sequence[bool]) -> Iterator[str]:
     """What a step of an operator over closed ranges reads, and what bounds the state."""
     lookbacks = {name: reads.lookback_of(index) for index, name in enumerate(operator.inputs)}
-    if not any(ms is None or ms for ms in [*lookbacks.values(), reads.lateness]):
+    has_lookback = any(ms is None or ms for ms in lookbacks.values())
+    if not has_lookback and not reads.lateness:
         yield "reads: the rows of each closed range"
         yield "state: none is kept; a step reads no row again"
         return
     is_kept = {name: is_source and lookbacks[name] is None for name, is_source in zip(operator.inputs, are_sources, strict=True)}
     texts = {name: "the newest version of each key" if is_kept[name] else "all of it" for name, ms in lookbacks.items() if ms is None}
     texts |= {name: words(ms) for name, ms in lookbacks.items() if ms is not None}
-    yield f"reads: the rows of each closed range, and before it, by input: {', '.join(f'{name} {texts[name]}' for name in lookbacks)}"
+    before = f", and before it, by input: {', '.join(f'{name} {texts[name]}' for name in lookbacks)}" if has_lookback else ""
+    yield f"reads: the rows of each closed range{before}"
     is_unbounded = reads.lateness >= FOREVER
     longest = words(max(ms for ms in lookbacks.values() if ms is not None) + (0 if is_unbounded else reads.lateness))
     again = f"a step reads at most {longest} before the watermark{' or its oldest late row' if is_unbounded else ''} again"

@@ -140,6 +140,17 @@ def test_declared_sinks_and_the_plan_of_another_query_for_a_table(tmp_path: Path
     assert "merges the new rows into the results of their keys" in reports[1]["plan"]
 
 
+def test_the_plan_of_a_selection_says_how_far_back_late_rows_are_added(tmp_path: Path):
+    declared = CLICKS.format(format="json", path="clicks", options="")
+    target = "CREATE TABLE homes (who STRING, ms BIGINT) WITH ('tidemark.allowed-lateness' = '1 hour');"
+    file = written(tmp_path, f"{declared} {target} INSERT INTO homes SELECT user_id, ms FROM clicks WHERE page = 'home'")
+    [inserted] = json.loads(run(file, "--json"))["statements"]
+    assert inserted["plan"].splitlines()[2:4] == [
+        "  reads: the rows of each closed range",
+        "  state: none is kept; a step reads at most 1 hour before the watermark again, however many keys there are",
+    ]
+
+
 @pytest.mark.spark
 @pytest.mark.usefixtures("parameters")
 def test_rows_of_a_source_by_the_time_of_the_ingest(folder: Path):
