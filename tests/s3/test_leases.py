@@ -98,19 +98,21 @@ def test_a_lease_takes_few_requests(lake: Lake, server: S3Server) -> None:
     assert server.count(lambda: lake.waiting_process("ledger")) == {"LIST": 1}
 
 
-def test_a_lease_of_an_earlier_version_is_respected_and_replaced(lake: Lake, server: S3Server) -> None:
+def test_a_lease_of_an_earlier_version_is_respected_and_replaced(lake: Lake) -> None:
     """Leases in S3 were Delta tables."""
-    uri, until = lake.path("_leases/ledger"), time.time() + 1.5
-    schema, options = Schema.from_arrow(pa.schema([("nothing", pa.string())])), lake.storage_options
+    uri, options, wall = lake.path("_leases/ledger"), lake.storage_options, [1_000.0]
+    schema = Schema.from_arrow(pa.schema([("nothing", pa.string())]))
     DeltaTable.create(uri, schema, storage_options=options)
-    record = {"lease": {"id": "other", "holder": "process 7 (tidemark) on host", "purpose": "write", "until": until}}
+    record = {"lease": {"id": "other", "holder": "process 7 (tidemark) on host", "purpose": "write", "until": 1_060.0}}
     properties = CommitProperties(custom_metadata={"userMetadata": json.dumps(record)})
     DeltaTable(uri, storage_options=options).create_write_transaction([], "append", schema, commit_properties=properties)
-    with pytest.raises(LakeBusy, match="ledger has a writer already: process 7"), lake.writer("ledger"):
-        pass
-    time.sleep(max(0.0, until - time.time()))
-    with lake.writer("ledger"), pytest.raises(LakeBusy, match=f"process {os.getpid()}"), lake.writer("ledger"):
-        pass
+    one, other = (Lease(uri, "ledger", 60.0, now=lambda: wall[0], storage_options=options) for _ in range(2))
+    with pytest.raises(Busy, match="process 7"):
+        one.take()
+    wall[0] = 1_060.0
+    one.take()
+    with pytest.raises(Busy, match=f"process {os.getpid()}"):
+        other.take()
     assert not DeltaTable.is_deltatable(uri, options)
 
 
