@@ -11,7 +11,8 @@ from pyspark.sql import SparkSession
 
 from operators.errors import TidemarkError
 from platform_defs.engine.lake import compaction
-from platform_defs.engine.lake.compaction import CONFLICTS, MaintainedTables, count_small_files, write_checkpoint
+from platform_defs.engine.lake.commits import write_checkpoint
+from platform_defs.engine.lake.compaction import CONFLICTS, MaintainedTables, count_small_files
 from platform_defs.engine.lake.errors import store_reason
 from platform_defs.engine.lake.reads import ReadTables
 from platform_defs.faults import point

@@ -244,6 +244,13 @@ def is_committed(delta: DeltaTable, after: int, commit_id: str) -> bool:
     return False
 
 
+def write_checkpoint(delta: DeltaTable) -> None:
+    """Write a checkpoint of a table's log, and delete the commits before it that the table's log retention does not keep."""
+    delta.create_checkpoint()
+    if delta.metadata().configuration.get("delta.enableExpiredLogCleanup", "true").lower() != "false":
+        delta.cleanup_metadata()
+
+
 def metadata_of(info: Mapping[str, Any]) -> dict[str, Any]:
     """The metadata of a commit that Tidemark made; empty for any other."""
     try:

@@ -114,13 +114,6 @@ def has_nested_tables(delta: DeltaTable) -> bool:
     return any("_delta_log" in file.path.strip("/").split("/")[1:] for file in files)
 
 
-def write_checkpoint(delta: DeltaTable) -> None:
-    """Write a checkpoint of a table's log, and delete the commits before it that the table's log retention does not keep."""
-    delta.create_checkpoint()
-    if delta.metadata().configuration.get("delta.enableExpiredLogCleanup", "true").lower() != "false":
-        delta.cleanup_metadata()
-
-
 def count_small_files(delta: DeltaTable) -> int:
     """The number of a table's data files below `SMALL_BYTES`."""
     return sum(size < SMALL_BYTES for size in file_sizes(delta))

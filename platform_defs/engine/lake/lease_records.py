@@ -16,7 +16,7 @@ from deltalake import CommitProperties, DeltaTable, Schema
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from obstore.store import S3Store
 
-from platform_defs.engine.lake.commits import NO_HOOKS, commit_infos, commit_properties, metadata_of, write_actions
+from platform_defs.engine.lake.commits import NO_HOOKS, commit_infos, commit_properties, metadata_of, write_actions, write_checkpoint
 from platform_defs.engine.lake.objects import StoreError, store_at
 from platform_defs.paths import is_in_s3
 
@@ -185,8 +185,7 @@ class _Commits:
                 return
             if not _SHORT_LOG.items() <= table.metadata().configuration.items():  # an earlier version created it
                 table.alter.set_table_properties(_SHORT_LOG, commit_properties=_properties(record))
-            table.create_checkpoint()
-            table.cleanup_metadata()
+            write_checkpoint(table)
 
     def _open(self) -> DeltaTable:
         try:

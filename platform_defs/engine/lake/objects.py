@@ -34,17 +34,19 @@ def store_at(uri: str, options: Mapping[str, str] | None) -> S3Store:
         uri: the `s3a://` URI of a folder.
         options: deltalake's options for the store; None for those that the environment has now.
     """
-    return _store.__wrapped__(uri, ()) if options is None else _store(uri, tuple(options.items()))
+    return _new_store(uri, ()) if options is None else _kept_store(uri, tuple(options.items()))
 
 
-@lru_cache(maxsize=_MOST_STORES)
-def _store(uri: str, options: tuple[tuple[str, str], ...]) -> S3Store:
+def _new_store(uri: str, options: tuple[tuple[str, str], ...]) -> S3Store:
     options_by_name = {name.lower().removeprefix("aws_"): value for name, value in options}
     config: Any = {_WITH_PREFIX.get(name, name): value for name, value in options_by_name.items() if name in {*_CONFIG, *_WITH_PREFIX}}
     client: Any = {name: value for name, value in options_by_name.items() if name in _CLIENT}
     retries: Any = {"max_retries": int(options_by_name["max_retries"])} if "max_retries" in options_by_name else None
     bucket, _, prefix = uri.removeprefix("s3a://").partition("/")  # obstore's own function for URIs refuses the option of `_WITH_PREFIX`
     return S3Store(bucket, prefix=unquote(prefix) or None, config=config, client_options=client, retry_config=retries)
+
+
+_kept_store = lru_cache(maxsize=_MOST_STORES)(_new_store)
 
 
 def has_conditional_put(folder: str, options: Mapping[str, str] | None) -> bool:

@@ -108,8 +108,10 @@ class _Shared:
         """A copy of the table at its newest version; None if it does not exist."""
         before, in_use = self.table.delta, self.copy()
         delta = self.table.newest(look, open_table, may_update=in_use is None)
-        if delta is None or (delta is before and in_use is not None):
-            return None if delta is None else in_use
+        if delta is None:
+            return None
+        if delta is before and in_use is not None:
+            return in_use
         new_copy = copy.copy(delta)
         self.copy = ref(new_copy)
         return new_copy

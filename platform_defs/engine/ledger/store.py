@@ -18,8 +18,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from operators.errors import TidemarkError
-from platform_defs.engine.lake.commits import commit_once, commit_properties, reporting_overtaken
-from platform_defs.engine.lake.compaction import write_checkpoint
+from platform_defs.engine.lake.commits import commit_once, commit_properties, reporting_overtaken, write_checkpoint
 from platform_defs.engine.lake.errors import LakeError, UnreadableLogError, store_reason
 from platform_defs.engine.lake.opened_tables import OpenedTable
 from platform_defs.engine.lake.tables import Lake

@@ -35,7 +35,8 @@ from platform_defs.engine.inputs.changelog_reader import APPLIED
 from platform_defs.engine.inputs.lateness_decisions import DECIDED
 from platform_defs.engine.inputs.progress import PROGRESS, ProgressError
 from platform_defs.engine.inputs.reader import Reading
-from platform_defs.engine.lake.compaction import CONFLICTS, count_small_files, write_checkpoint
+from platform_defs.engine.lake.commits import write_checkpoint
+from platform_defs.engine.lake.compaction import CONFLICTS, count_small_files
 from platform_defs.engine.lake.data_files import filesystem
 from platform_defs.engine.lake.errors import LakeBusy, LakeError, spark_condition
 from platform_defs.engine.lake.missing_files import naming_lost_files
