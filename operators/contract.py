@@ -114,7 +114,7 @@ def are_overridden_together(operator: Operator, derived: str, method: str) -> bo
 
 @runtime_checkable
 class SplitsKeys(Operator, Protocol):
-    """An operator that compares the rows of a key with each other, and can do so within buckets of time, for keys with very many rows."""
+    """An operator that compares the rows of a key with each other, and can do so within time buckets, for keys with very many rows."""
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -127,7 +127,7 @@ class SplitsKeys(Operator, Protocol):
         ...
 
     def in_time_buckets(self) -> "SplitsKeys":
-        """The operator that compares rows within buckets of time only. Its results are the same."""
+        """The operator that compares rows within time buckets only. Its results are the same."""
         ...
 
 

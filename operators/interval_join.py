@@ -73,7 +73,7 @@ class IntervalJoin(engine_streams.JoinedByQuery):
             the left rows that have a match so far, by `EveryStep`. It shows no unmatched row before it is final, and changes no result.
         result_time: the event time of the results for their readers: the `later` time as above, or the time of the `left` or the `right`
             row, if every result has one. The watermark for readers is then lower, by as much as the other row can be later.
-        time_buckets: whether rows of a key are compared only within buckets of time, which are four times as long as the interval.
+        time_buckets: whether rows of a key are compared only within time buckets, which are four times as long as the interval.
             Without buckets, the cost of a key grows with the square of its rows. With them, `full` joins twice. The engine chooses
             buckets for large steps with very many rows of one key. The results do not depend on this parameter.
 
@@ -277,7 +277,7 @@ class IntervalJoin(engine_streams.JoinedByQuery):
         return self._join(left, right, matches, "left_anti").withColumn(_LAST_MS, F.col(_LEFT_MS) + self.interval.forward)
 
     def _join(self, left: DataFrame, right: DataFrame, matches: Column, how: str) -> DataFrame:
-        """The pairs, and the unmatched rows that `how` keeps. With `time_buckets`, rows are compared only within buckets of time."""
+        """The pairs, and the unmatched rows that `how` keeps. With `time_buckets`, rows are compared only within time buckets."""
         join_in_buckets = BucketedJoin(self.interval, (F.col(_LEFT_MS), F.col(_RIGHT_MS)), matches)
         return join_in_buckets(left, right, how) if self.time_buckets else left.join(right, matches, how)
 

@@ -10,7 +10,7 @@ from operators.contract import FORMER_NAME
 from operators.errors import OperatorError
 
 _Class = TypeVar("_Class", bound=type)
-_NAME = ". Names have no dot and no backtick. Select a field of a struct as a column first"
+_NAME_RULE = ". Names have no dot and no backtick. Select a field of a struct as a column first"
 
 
 def check_column(parameter: str, name: object, *, is_optional: bool = False) -> None:
@@ -66,7 +66,7 @@ def check_flag(parameter: str, value: object) -> None:
 
 
 def accepts_former_names(kind: _Class) -> _Class:
-    """Let calls of a dataclass use the former names of its fields (`FORMER_NAME`), with a warning. They are no attributes."""
+    """Let calls of a dataclass use the former names of its fields (`FORMER_NAME`), with a warning. A former name is not an attribute."""
     initialize = kind.__init__
     names = {field.metadata[FORMER_NAME]: field.name for field in fields(kind) if FORMER_NAME in field.metadata}
 
@@ -89,8 +89,8 @@ def _is_list_of(is_legal: Callable[[object], bool], values: object) -> bool:
 
 
 def _hint_of(value: object) -> str:
-    """What names must not have, if a value is a text or a list of texts."""
-    return _NAME if isinstance(value, str) or _is_list_of(lambda name: isinstance(name, str), value) else ""
+    """The rule of names, if a value is a text or a list of texts; otherwise empty."""
+    return _NAME_RULE if isinstance(value, str) or _is_list_of(lambda name: isinstance(name, str), value) else ""
 
 
 def is_name(name: object) -> bool:

@@ -17,7 +17,7 @@ LARGEST = 2.0 ** (BITS * (LEVELS.stop))
 """The values whose sum is exact are smaller than this."""
 _MASK = (1 << BITS) - 1
 _SIGNIFICANT = 1 << (3 * BITS)
-"""With a number this large, a double's 53 bits and the digit after them are known."""
+"""A number at least this large contains a double's 53 bits and at least one further digit, by which it is rounded."""
 
 
 def exact_sum(value: str, condition: str | None = None) -> str:

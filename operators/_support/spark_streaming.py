@@ -8,8 +8,8 @@ still differs in these points:
 - Without a watermark on both sides an inner join is correct, and keeps every row in its state forever.
 - An unmatched row with a null key is emitted at once. Any other unmatched row is emitted when the watermark has passed the time in which
   it could match.
-- Several joins of the same streams in one query can share their shuffles. A join that shares both never removes state, so that its
-  unmatched rows are never emitted: set spark.sql.exchange.reuse to false, or start one query for each join.
+- Several joins of the same streams in one query can share their shuffles. A join whose two shuffles are shared never removes state, so
+  that its unmatched rows are never emitted: set spark.sql.exchange.reuse to false, or start one query for each join.
 """
 
 from collections.abc import Sequence

@@ -1,4 +1,4 @@
-"""Buckets of time for an interval join, so that a row is compared only with the rows of its key at about its time.
+"""Time buckets for an interval join, so that a row is compared only with the rows of its key at about its time.
 
 Without buckets a join compares every two rows of a key, so that its cost grows with the square of the rows per key. With them, each row of
 one side is in the bucket of its time, and each row of the other side in every bucket that contains times within its bounds, at most two.
@@ -24,7 +24,7 @@ def bucket_ms(interval: Interval) -> int:
 
 @dataclass(frozen=True)
 class BucketedJoin:
-    """A join of two frames by key and interval within buckets of time. It returns what the same join without buckets returns.
+    """A join of two frames by key and interval within time buckets. It returns what the same join without buckets returns.
 
     Args:
         interval: the bounds.

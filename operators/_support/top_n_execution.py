@@ -59,7 +59,7 @@ def rows_still_needed(query: TopNQuery, rows: DataFrame, oldest: int | None) -> 
         oldest: see `KeepsRows`.
     """
     ranked_rows = rows_of_known_change(query, rows)
-    if not query.has_first_rows:
+    if not query.needs_first_row:
         return _current_rows(query, ranked_rows) if query.key or query.change else _first_rows(query, ranked_rows, query.partition)
     rows_by_group = ranked_rows if query.ttl is None else query.ttl.with_periods(query.partition, ranked_rows)
     group = query.partition if query.ttl is None else (*query.partition, GENERATION)

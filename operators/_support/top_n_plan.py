@@ -85,13 +85,13 @@ class TopNQuery:
         return _COST[strategy] if self.key or self.change else _COST_OF_ADDED
 
     @property
-    def has_first_rows(self) -> bool:
-        """Whether the first row of a group matters although it was replaced or deleted: for its rank end, or its time."""
+    def needs_first_row(self) -> bool:
+        """Whether a step needs the first row of a partition even if it was replaced or deleted: for its rank end, or its time."""
         return self.ttl is not None or isinstance(self.last, str)
 
     def why_all_rows(self) -> str | None:
         """Why a step by `retract` needs every row of its partitions; None if the rows that were not replaced or deleted suffice."""
-        if not self.has_first_rows:
+        if not self.needs_first_row:
             return None
         parameter = "`ttl`" if self.ttl is not None else "the column `rank_end`"
         if self.change and not self.key:

@@ -242,7 +242,7 @@ def _parse_spark(text: str) -> Tree:
 
 
 def _kept_call(node: Tree) -> Tree:
-    """LOG10 and PARSE_JSON as calls: sqlglot would write the first with two arguments, and only the argument of the second."""
+    """LOG10 and PARSE_JSON as calls: sqlglot would write LOG10 as LOG with two arguments, and omit the call of PARSE_JSON."""
     if isinstance(node, exp.ParseJSON):
         return plain_call("PARSE_JSON", [node.this])
     is_log10 = node.this.is_number and node.this.name == "10" and node.expression
@@ -262,6 +262,6 @@ def _to_spark(node: Tree) -> Tree:
     if isinstance(node, exp.DataType):
         return _spark_type(node)
     if isinstance(node, exp.Bracket) and len(node.expressions) == 1 and not node.expressions[0].is_string:
-        node.set("offset", 1)  # Flink counts elements from 1, and what is not there is null; a text is the key of a map in both
+        node.set("offset", 1)  # Flink counts elements from 1, and a missing one is null; a text is the key of a map in both
         node.set("safe", True)
     return node

@@ -12,7 +12,7 @@ from operators.sql.functions import REFUSED_CALLS, fill_call, refuse_call
 from operators.sql.templates import fill
 from operators.sql.text_functions import like, overlay, substring
 
-_OF_BASE: Any = Parser
+_BASE: Any = Parser
 _PARTS = {
     "CENTURY": "CEIL(YEAR(:a) / 100)",
     "DECADE": "FLOOR(YEAR(:a) / 10)",
@@ -37,14 +37,14 @@ _CEILINGS = {
 
 
 def _extract(parser: Any) -> Any:
-    tree = _OF_BASE.FUNCTION_PARSERS["EXTRACT"](parser)
+    tree = _BASE.FUNCTION_PARSERS["EXTRACT"](parser)
     template = _PARTS.get(tree.this.name.upper())
     return tree if template is None else fill(template, tree.expression)
 
 
 def _rounded(name: str, templates: dict[str, str], parser: Any) -> Any:
     """FLOOR and CEIL of a number, or of a time to a unit."""
-    tree = _OF_BASE.FUNCTION_PARSERS[name](parser)
+    tree = _BASE.FUNCTION_PARSERS[name](parser)
     unit = tree.args.get("to")
     if unit is None:
         return tree
@@ -59,17 +59,17 @@ def _initcap(parser: Any) -> Any:
 
 
 def _overlay(parser: Any) -> Any:
-    tree = _OF_BASE.FUNCTION_PARSERS["OVERLAY"](parser)
+    tree = _BASE.FUNCTION_PARSERS["OVERLAY"](parser)
     return overlay(tree.this, tree.expression, tree.args["from_"], tree.args.get("for_"))
 
 
 def _substring(parser: Any) -> Any:
-    tree = _OF_BASE.FUNCTION_PARSERS["SUBSTRING"](parser)
+    tree = _BASE.FUNCTION_PARSERS["SUBSTRING"](parser)
     return substring([value for name in ("this", "start", "length") if (value := tree.args.get(name)) is not None])
 
 
 def _like(parser: Any, this: Any) -> Any:
-    tree = _OF_BASE.RANGE_PARSERS[TokenType.LIKE](parser, this)
+    tree = _BASE.RANGE_PARSERS[TokenType.LIKE](parser, this)
     has_one_pattern = isinstance(tree, exp.Like) and not isinstance(tree.expression, exp.Any | exp.All)
     return like(tree.this, tree.expression) if has_one_pattern else tree
 
@@ -79,7 +79,7 @@ def _is(parser: Any, this: Any) -> Any:
     if following[:1] == ["JSON"] or following == ["NOT", "JSON"]:
         way_out = "write TRY_PARSE_JSON(text) IS NOT NULL; for an object also TRIM(text) LIKE '{%', for an array TRIM(text) LIKE '[%'"
         raise SqlError.refused("IS JSON", "Spark has no such comparison", way_out)
-    return _OF_BASE.RANGE_PARSERS[TokenType.IS](parser, this)
+    return _BASE.RANGE_PARSERS[TokenType.IS](parser, this)
 
 
 def _case(parser: Any) -> exp.Case:

@@ -25,7 +25,7 @@ class Column:
 
     Args:
         name: its name.
-        type: its type in Spark's words; empty for a computed column.
+        type: its Spark type; empty for a computed column.
         is_required: whether it is NOT NULL.
         comment: its comment.
         expression: the value of a computed column, in Spark SQL.
@@ -42,7 +42,7 @@ class Column:
 
 @dataclass(frozen=True)
 class CreateTable:
-    """A table that is declared.
+    """A table that CREATE TABLE declares.
 
     Args:
         name: its name.
@@ -172,7 +172,7 @@ class _Reader:
             raise SqlError.refused(self._sql(tokens), "it is no column", "write a name and a type, such as price DECIMAL(10, 2)")
 
     def table(self, options: Mapping[str, str], comment: str) -> CreateTable:
-        """The table."""
+        """The table of all parts that were read."""
         names = [c.name for c in self._columns]
         time = None if self._time is None else require_name(self._time, names)
         key = tuple(require_name(c, names) for c in self._key)
