@@ -81,7 +81,7 @@ def is_pair(operator: TracesInputs) -> Column:
 
 
 def rows_to_count(advance: Advance, scope: Scope) -> list[DataFrame]:
-    """The rows of the inputs, for `count_rows`. If log and results have different times for a row, it is two rows, which breaks the law."""
+    """The rows of the inputs, for `count_rows`. A row whose times differ in log and results counts twice, which breaks the law."""
     inputs = range(len(advance.asset.inputs))
     rows = reduce(DataFrame.union, [*[_logged_rows(advance, scope, index) for index in inputs], *_rows_in_results(advance, scope)])
     facts_by_row = rows.groupBy("side", SEQ, ARRIVAL, EVENT_TIME).agg(F.bit_or(FACTS).alias(FACTS))
@@ -154,8 +154,9 @@ def _pairs(advance: Advance, operator: TracesInputs, scope: Scope) -> list[tuple
         OperatorError: the operator does not find the pairs that its results leave out.
     """
     if not isinstance(operator, FindsPairs):
-        legal = "a `pairs` operator, whose results name the rows of every input"
-        raise OperatorError(f"results of {type(operator).__name__} name no row of an input, so it needs {legal}")
+        raise OperatorError(
+            f"results of {type(operator).__name__} name no row of an input; legal: an operator with `pairs`, whose results name every row"
+        )
     if scope.recount is None:
         return []
     asset = replace(advance.asset, operator=operator.pairs, shape=None)

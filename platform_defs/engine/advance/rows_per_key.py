@@ -25,7 +25,7 @@ MANY_ROWS = 1_000_000
 _PARTS = 16
 """The estimate reads one of this many parts of the rows."""
 _MANY_COMPARISONS = 32
-"""The comparisons for each row from which a join in buckets of time is quicker, although each row costs more with them."""
+"""The comparisons for each row from which a join in time buckets is quicker, although each row costs more with them."""
 _GROUPS = 1 << 16
 """Keys are counted in this many groups, by a hash, so that the estimate does not shuffle all keys."""
 _SIDE = temporary("side")

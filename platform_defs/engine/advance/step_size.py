@@ -17,7 +17,7 @@ _ZERO = arrow_scalar(0, pa.int64())
 
 
 def can_change_rows(ledger: History, asset: DerivedAsset, after: int, head: int) -> bool:
-    """Whether the batches `after < seq <= head` can change an asset's rows: by new rows, or if keys have a TTL, by later time."""
+    """Whether the batches `after < seq <= head` can change an asset's rows: by new rows or, if keys have a TTL, by a later time."""
     reads = asset.operator.reads
     ttl_by = reads.ttl_by if reads.ttl is not None else None
     if ttl_by == "processing":  # every batch advances the clock, whichever source it belongs to
@@ -59,7 +59,7 @@ def _rows_by_batch(seqs: Iterable[int], rows: Iterable[int]) -> Iterable[tuple[i
 
 @dataclass(frozen=True)
 class _Distribution:
-    """The estimated distribution of source rows over event time: even within each interval, which may be a single millisecond.
+    """The estimated distribution of source rows over event time: uniform within each interval, which may be a single millisecond.
 
     Args:
         first: the first millisecond of each interval.
@@ -73,7 +73,7 @@ class _Distribution:
 
     @cached_property
     def _intervals(self) -> tuple[pa.ChunkedArray, pa.ChunkedArray, pa.ChunkedArray]:
-        """The millisecond before each interval, and its length and number of rows as floats."""
+        """The millisecond before each interval; the length of each in ms, and its number of rows, as floats."""
         before = pc.subtract(self.first, 1)
         return before, pc.cast(pc.subtract(self.last, before), pa.float64()), pc.cast(self.rows, pa.float64())
 
@@ -93,11 +93,11 @@ class _Distribution:
 
 
 def cut_time(ledger: History, asset: DerivedAsset, after: int | None, upto: int, head: int, max_step: int) -> int:
-    """The watermark up to which a step closes results, so that it reads about `max_step` rows; at least 1 ms after `after`.
+    """The watermark up to which a step finalizes results, so that the step reads about `max_step` rows; at least 1 ms after `after`.
 
-    For each batch the ledger records the number of rows, their time range, and for a long range quantiles of the event time. The estimate
-    assumes that rows are spread evenly between two of these times. Rows of derived inputs are not counted, so an asset that reads only
-    tables closes everything in one step.
+    For each batch the ledger records the number of rows, their time range and, for a long range, quantiles of the event time. The estimate
+    assumes that rows are spread evenly between neighbours of these times. Rows of derived inputs are not counted, so an asset that reads
+    only tables finalizes everything in one step.
     """
     lookback = asset.operator.reads.longest_lookback
     rows = _distribution(ledger, asset, None if after is None else after - lookback, head)
@@ -138,7 +138,7 @@ class RowsOfRange:
 
 
 def rows_of_range(ledger: History, asset: DerivedAsset, after: int | None, upto: int, head: int) -> RowsOfRange:
-    """The estimated source rows with `after < event_time <= upto` that an asset reads up to a batch; with None, all up to `upto`."""
+    """The estimated source rows with `after < event_time <= upto` that an asset reads up to batch `head`; None for no lower bound."""
     rows = _distribution(ledger, asset, after, head)
     if not len(rows.rows):
         return RowsOfRange(rows, upto, upto)
@@ -155,18 +155,18 @@ def _distribution(ledger: History, asset: DerivedAsset, after: int | None, head:
             rows = rows.filter(pc.greater(rows["last_event_time"], after))
         spreads = source.spreads(rows["seq"])
         plain = rows.filter(pc.invert(pc.is_in(rows["seq"], value_set=pa.array(spreads, pa.int32()))))
-        parts.append(plain.drop_columns(["seq"]).cast(_STRETCHES))
+        parts.append(plain.drop_columns(["seq"]).cast(_INTERVAL_SCHEMA))
         accepted = dict(zip(rows["seq"].to_pylist(), rows["accepted"].to_pylist(), strict=True)) if spreads else {}
-        parts += [_stretches(spread, accepted[seq]) for seq, spread in spreads.items()]
-    all_parts = pa.concat_tables([_STRETCHES.empty_table(), *parts])
+        parts += [_intervals_between_quantiles(spread, accepted[seq]) for seq, spread in spreads.items()]
+    all_parts = pa.concat_tables([_INTERVAL_SCHEMA.empty_table(), *parts])
     return _Distribution(all_parts["first_event_time"], all_parts["last_event_time"], all_parts["accepted"])
 
 
-_STRETCHES = pa.schema([("first_event_time", pa.int64()), ("last_event_time", pa.int64()), ("accepted", pa.float64())])
+_INTERVAL_SCHEMA = pa.schema([("first_event_time", pa.int64()), ("last_event_time", pa.int64()), ("accepted", pa.float64())])
 
 
-def _stretches(spread: Sequence[int], accepted: int) -> pa.Table:
-    """A batch's rows between its quantiles. The few outliers at both ends count at the quantile next to them."""
+def _intervals_between_quantiles(spread: Sequence[int], accepted: int) -> pa.Table:
+    """A batch's rows between neighbouring quantiles. The few outliers at both ends count at the quantile next to them."""
     ends = list(itertools.pairwise(spread))
     shares = [high - low for low, high in itertools.pairwise(SHARES)]
     ends[0], ends[-1] = (spread[1], spread[1]), (spread[-2], spread[-2])
@@ -175,5 +175,5 @@ def _stretches(spread: Sequence[int], accepted: int) -> pa.Table:
             pa.array(column)
             for column in zip(*[(first, last, share * accepted) for (first, last), share in zip(ends, shares, strict=True)], strict=True)
         ],
-        schema=_STRETCHES,
+        schema=_INTERVAL_SCHEMA,
     )

@@ -49,7 +49,7 @@ class ChangeFeedError(TidemarkError, RuntimeError):
         """The folder cannot be read or written to."""
         return cls(
             f"the changes of {table} cannot be written to {folder}: {error}. Legal: a folder that this process may read and write, on a "
-            "disk with free space. Fix it and land the changes again: the versions that are missing follow"
+            "disk with free space. Fix the folder and land the changes again: that continues after the newest landed version"
         )
 
     @classmethod
@@ -65,8 +65,9 @@ class ChangeFeedError(TidemarkError, RuntimeError):
     def behind(cls, table: str, folder: Path, landed: int, version: int) -> "ChangeFeedError":
         """A version has landed that is newer than the table's newest version."""
         return cls(
-            f"{folder} contains version {landed} of {table}, whose newest version is {version}: it was created again, or restored. Land "
-            "its changes into a new source; or delete the tables computed from the source, the source's folder and its log, and start again"
+            f"{folder} contains version {landed} of {table}, whose newest version is {version}: the table was created again, or restored. "
+            "Land its changes into a new source; or delete the tables computed from the source, the source's folder and its log, and start "
+            "again"
         )
 
     @classmethod

@@ -28,7 +28,7 @@ UNREAD, RETRY = "unread", "retry"
 _LISTING = "path string, modificationTime timestamp, length bigint, content binary"
 _NOT_UTF8 = re.compile("[\udc80-\udcff]")
 _PLAIN = frozenset("/:@&=+$,;_-!.~'()*")
-_PLAIN_ALONE = re.compile(r"[A-Za-z0-9/:@&=+$,;_\-!.~'()*]*").fullmatch
+_is_plain = re.compile(r"[A-Za-z0-9/:@&=+$,;_\-!.~'()*]*").fullmatch
 
 
 @dataclass(frozen=True, order=True)
@@ -105,7 +105,7 @@ class Recorded:
 
     Args:
         is_read: whether rows of it were read.
-        refused: the number of requests before the newest try in which no row of it could be read; None if there was no such try.
+        refused: how many retries were requested before the newest try that could read no row; None if there was no such try.
         retries: how often a user has requested to read it again unchanged.
     """
 
@@ -261,7 +261,7 @@ def _name_fault(path: str) -> str | None:
 
 def _encoded(path: str) -> str:
     """A path encoded as in Java's URIs, which keep non-ASCII letters. It may have non-UTF-8 bytes in the form of `os` or `decoded_name`."""
-    if _PLAIN_ALONE(path):
+    if _is_plain(path):
         return path
     encoded = "".join(
         c if c.isalnum() or c in _PLAIN or (ord(c) > 127 and c.isprintable()) else quote(c, errors="surrogateescape") for c in path

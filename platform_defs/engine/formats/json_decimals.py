@@ -14,7 +14,7 @@ from operators.column_types import types_within
 from operators.columns import combine_balanced
 
 _MANY_DIGITS = "[0-9][0-9.]{15}"
-_MOST_EXACT = 16
+_MOST_EXACT_CHARACTERS = 16
 """A text of a double that is at most this long has the exact digits of the number: 15 digits and the point."""
 _HUGE_NUMBER, _HUGE_TEXT = r":\s*-?[0-9.]+[eE][+-]?[0-9]{3}", r"[eE][+-]?\p{Nd}{3}"
 """Exponents above 99, in the line and in a text. No decimal needs them, and Spark's parser would expand `1e600000000` digit by digit."""
@@ -41,9 +41,9 @@ def exact_decimals(struct: StructType, texts: str, options: Mapping[str, str]) -
         texts: the column with the line parsed as texts.
         options: the options of that parse.
     """
-    names, text = struct.fieldNames(), [F.col(f"{texts}.`{n}`") for n in struct.fieldNames()]
-    may_lack_digits = F.rlike("value", F.lit(_MANY_DIGITS)) | _any([F.length(t) > _MOST_EXACT for t in text])
-    has_huge = F.rlike("value", F.lit(_HUGE_NUMBER)) | _any([F.rlike(t, F.lit(_HUGE_TEXT)) for t in text])
+    names, columns = struct.fieldNames(), [F.col(f"{texts}.`{n}`") for n in struct.fieldNames()]
+    may_lack_digits = F.rlike("value", F.lit(_MANY_DIGITS)) | _any([F.length(c) > _MOST_EXACT_CHARACTERS for c in columns])
+    has_huge = F.rlike("value", F.lit(_HUGE_NUMBER)) | _any([F.rlike(c, F.lit(_HUGE_TEXT)) for c in columns])
     keys = F.filter(F.json_object_keys("value"), lambda k: k.isin(names))
     # the texts have the last value of a repeated key, but the parser of decimals reads all of its values
     is_named_once = F.size(keys) == F.size(F.array_distinct(keys))

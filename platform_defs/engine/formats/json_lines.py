@@ -17,12 +17,12 @@ from platform_defs.engine.formats.text import CORRUPT, PARSED, LineColumns, line
 _TEXTS, _DIGITS = temporary("texts"), temporary("digits")
 _NO_OBJECT = "not a JSON object"
 _HUGE = "contains a decimal with an exponent of five digits or more"
-_ALONE = r"(?<!\\)(?:\\\\)*"  # not escaped itself
+_NOT_ESCAPED = r"(?<!\\)(?:\\\\)*"  # after an even number of backslashes
 _HUGE_DECIMAL = r'[:\[,]\s*"?-?[0-9.]+[eE]-[0-9]{5}'
-"""A decimal with so small an exponent that Spark would compute its power of ten for hours. Nested decimals are checked by it, because the
-parser converts them itself."""
+"""A decimal with so small an exponent that Spark would compute its power of ten for hours. A line is checked for it before it is parsed if
+the contract has nested decimals, because the parser converts those itself."""
 _HIGH, _LOW = r"\\u[dD][89abAB][0-9a-fA-F]{2}", r"\\u[dD][c-fC-F][0-9a-fA-F]{2}"
-_LONE_SURROGATE = rf"{_ALONE}(?:{_HIGH}(?!{_LOW})|(?<!{_HIGH}){_LOW})"
+_LONE_SURROGATE = rf"{_NOT_ESCAPED}(?:{_HIGH}(?!{_LOW})|(?<!{_HIGH}){_LOW})"
 
 
 def json_rows(spark: SparkSession, contract: SourceContract, files: Sequence[File], ordered: Sequence[File]) -> DataFrame:

@@ -13,8 +13,8 @@ from platform_defs.engine.inputs.input import Input, TableInput, input_named
 from platform_defs.engine.ledger.ledger import Entry, Ledger, SourceEntry, next_row
 
 MOST_STEPS, LONGEST_STEP = 60, 3_600_000
-"""While results are pending, the clock is moved each time a 60th of the longest time for which they may be pending has passed, and at least
-once an hour (in ms)."""
+"""While results are pending, a control batch moves the clock after each 60th of the longest time for which they may be pending, and at
+least once an hour (in ms)."""
 
 
 @dataclass(frozen=True)
@@ -88,7 +88,13 @@ def waiting_sources(ledger: Ledger, contracts: Mapping[str, SourceContract], wai
 
 
 def may_be_pending(last: Mapping[str, SourceEntry], source: str, waits: Sequence[Wait]) -> bool:
-    """Whether results may be pending until the watermark of a source that follows the clock is raised, by the newest row of each source."""
+    """Whether results may be pending until a source that follows the clock raises its watermark.
+
+    Args:
+        last: the newest ledger row of each source.
+        source: the source.
+        waits: its part of the result of `waits_of`.
+    """
     final_at = [newest + wait.longest for wait in waits if (newest := _newest(last, wait)) is not None]
     row = last.get(source)
     return bool(final_at) and (row is None or row.watermark is None or row.watermark < max(final_at))

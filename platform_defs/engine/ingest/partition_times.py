@@ -64,20 +64,20 @@ class PartitionTimes:
         return still_read.after(newest_by_partition(validated, files, newest), now)
 
     def after(self, newest: Mapping[str, int], now: int) -> "PartitionTimes":
-        """The state after a batch. A topic that was created again takes over from the one that it replaces.
+        """The state after a batch. If a topic was created again, the partitions of the earlier topic are removed.
 
         Args:
             newest: the newest event time in the batch of each partition with rows in it.
             now: the wall clock in epoch ms. If a recorded time is later, the clock was wrong then, and the time becomes `now`.
         """
         ids = {partition.topic: partition.topic_id for partition in map(Partition.of, newest)}
-        still_there = {
+        remaining = {
             path: replace(times, active=min(times.active, now))
             for path, times in self.times_by_path.items()
             if ids.get((p := Partition.of(path)).topic, p.topic_id) == p.topic_id
         }
-        updated = {path: _Times(max(time, still_there[path].newest if path in still_there else time), now) for path, time in newest.items()}
-        return PartitionTimes(still_there | updated)
+        updated = {path: _Times(max(time, remaining[path].newest if path in remaining else time), now) for path, time in newest.items()}
+        return PartitionTimes(remaining | updated)
 
     def lowest(self, now: int, idle_timeout: Duration | None) -> int | None:
         """The lowest of the newest event times of the partitions that are not idle; None if there are none.

@@ -29,7 +29,7 @@ def changed_ranges(spark: SparkSession, files: Sequence[File]) -> list[Unread]:
         ids = _ids(spark, topics, {partition.topic for partition, _ in ranges})
     except Py4JError as error:
         return [Unread(file, f"the id of its topic cannot be checked: {error_reason(error)}") for _, file in ranges]
-    return [Unread(file, _changed(ids[p.topic]), is_replaced=True) for p, file in ranges if ids[p.topic] != p.topic_id]
+    return [Unread(file, _change_reason(ids[p.topic]), is_replaced=True) for p, file in ranges if ids[p.topic] != p.topic_id]
 
 
 def _ids(spark: SparkSession, topics: Topics, names: set[str]) -> dict[str, str | None]:
@@ -39,7 +39,7 @@ def _ids(spark: SparkSession, topics: Topics, names: set[str]) -> dict[str, str 
     return {name: None if description is None else str(description.topicId().toString()) for name, description in descriptions.items()}
 
 
-def _changed(topic_id: str | None) -> str:
+def _change_reason(topic_id: str | None) -> str:
     if topic_id is None:
         return "the topic was deleted while it was read"
     return f"the topic was deleted and created again, and has the id {topic_id} now"

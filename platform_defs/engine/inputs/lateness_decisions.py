@@ -8,7 +8,7 @@ from operators.engine_columns import ARRIVAL, SEQ
 
 DECISION_SCHEMA = StructType().add("which", "integer").add(SEQ, "long").add(ARRIVAL, "long")
 DECISION_SCHEMA = DECISION_SCHEMA.add("session", StructType().add("start", "long").add("end", "long"))
-"""The columns of `verdicts/<asset>`."""
+"""The columns of `verdicts/<asset>`: the index of the input, the row in it, and the session that the row joins."""
 DECIDED = "judged"
 """The metadata key of the commits of `verdicts/<asset>`: the last decided batch, and the asset's generation if it is not 0."""
 

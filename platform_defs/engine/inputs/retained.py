@@ -48,7 +48,7 @@ class RetainedTable:
 
     Args:
         identity: identifies the table that was accounted for; the totals do not apply to a table that was rebuilt since.
-        first: the first day that is still accounted for row by row, as its first ms.
+        first: the first day that is still accounted for row by row, as its first millisecond (epoch ms).
         upto: the totals are of the rows of batches up to this one.
         days: the totals of all days before.
     """
@@ -99,7 +99,7 @@ class KeptDays:
     Args:
         first: the first ms of the first such day.
         totals: the totals of the days before; None if the table never accounted for them.
-        complete_from: the first ms from which on the table is complete; None if it is from the beginning on.
+        complete_from: the first ms from which on the table is complete; None if the table is complete from the beginning.
     """
 
     first: int
@@ -108,7 +108,7 @@ class KeptDays:
 
 
 def cut_of(lake: Lake, contract: SourceContract) -> Cut | None:
-    """What was removed from a source's log, in the version of it that the lake, or its snapshot, has; None for nothing.
+    """What cuts removed from a source's log, in the log's version that the lake or its snapshot has; None if nothing was removed.
 
     Raises:
         LakeError: the file with the totals of the removed rows is missing, damaged or unreadable, the disk has a fault that may pass, or

@@ -41,7 +41,7 @@ class TableChanges(ABC):
 
     @abstractmethod
     def has_only_additions(self, after: int, upto: int) -> bool:
-        """Whether these steps only added rows, so that `changed_rows` returns only added rows."""
+        """Whether the steps `after < step <= upto` only added rows, so that `changed_rows` returns only added rows."""
 
     @abstractmethod
     def watermark(self, step: int) -> int | None:
@@ -84,7 +84,7 @@ class FinalResults(TableChanges):
         return self._results_as_of(step, Span())
 
     def changed_rows(self, after: int, upto: int) -> DataFrame | None:
-        """The results that were closed since step `after`. For each range that was corrected since, the results before and after that."""
+        """The results that became final after step `after`. For each range that was corrected since, the results before and after it."""
         newest, progress_before = stored_progress(self.reading.lake, self.table), progress_at(self.reading.lake, self.table, after)
         if progress_before is None or progress_before.generation != newest.generation:
             return None

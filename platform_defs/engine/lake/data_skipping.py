@@ -102,9 +102,9 @@ def no_rows(spark: SparkSession, schema: StructType) -> DataFrame:
 
 
 def matching_files(delta: DeltaTable, within: Ranges, *, with_nulls: bool = False) -> dict[str, int] | None:
-    """The sizes of the files that can match, by path relative to the table; None if it cannot be read as plain Parquet files.
+    """The sizes of the files that can match, by path relative to the table; None if the table cannot be read as plain Parquet files.
 
-    It cannot if it may have deletion vectors (as large upserted tables have), column mapping or partitions. A file without statistics of a
+    That is so if it may have deletion vectors (as large upserted tables have), column mapping or partitions. A file without statistics of a
     column can match.
     """
     if not is_plain(delta):
@@ -182,8 +182,8 @@ def time_extent(delta: DeltaTable, column: str, within: Ranges) -> Ends | None:
     """The bounds of a timestamp column, in epoch ms, over the files that can contain rows within ranges; None if there are no such files.
 
     If the log has no statistics of the column for a file, as in a table that an earlier version made, they are read from the file's footer.
-    A bound is None if that has none either. The range may be wider than the rows': the log records whole milliseconds. Files with nulls
-    alone are left out.
+    A bound is None if the footer has none either. The range may be up to 1 ms wider than that of the rows, because the log records whole
+    milliseconds. Files with nulls alone are left out.
     """
     actions = pa.table(delta.get_add_actions(flatten=True))
     all_files = range(actions.num_rows)

@@ -36,7 +36,7 @@ class LazyFrame(ClassicFrame):
                 try:
                     frame: Any = self._make()
                     self._made = frame._jdf
-                except AttributeError as error:  # PySpark would take it for a frame without `_jdf`, as those of Spark Connect
+                except AttributeError as error:  # PySpark would conclude that the frame has no `_jdf`, as in Spark Connect
                     raise RuntimeError(f"the frame cannot be made in the JVM: {error}") from error
             return self._made
 

@@ -1,4 +1,4 @@
-"""The records of a lease: numbered, and only the newest counts. Of two processes that write the next number at once, one is refused.
+"""The numbered records of a lease, of which only the newest counts. If two processes write the next number at once, one is refused.
 
 In S3 each record is an object, which is created by a conditional put. Other stores behind a URI have conditional puts too, but only
 deltalake can use them all: there, a lease is a Delta table without rows, and each record is the metadata of an empty commit.
@@ -25,7 +25,7 @@ _CLEAN_UP_EVERY = 20  # records; older ones are deleted
 _SHORT_LOG = {"delta.logRetentionDuration": "interval 10 seconds"}
 """The log retention of a table that is a lease: its log is cleaned up after each checkpoint, since only the newest commit counts."""
 _SCHEMA = Schema.from_arrow(pa.schema([("nothing", pa.string())]))
-"""The schema of such a table, which never has rows."""
+"""The schema of a table that is a lease, which never has rows."""
 _LOG = "_delta_log/"
 
 
@@ -74,7 +74,7 @@ class _Objects:
     storage_options: dict[str, str] | None = field(repr=False)
 
     def newest(self) -> Numbered | None:
-        """The newest record: a request that lists the records, and one for the newest."""
+        """The newest record, by two requests: one lists the records, and one reads the newest."""
         with _reporting_faults():
             while names := self._names():
                 if names[-1].startswith(_LOG):
@@ -143,7 +143,7 @@ class _Commits:
         return Numbered(version, metadata_of(info).get("lease"), table)
 
     def before_first_object(self) -> Numbered | None:
-        """The newest record, as the one before the first object: leases in S3 were tables in earlier versions."""
+        """The newest record, numbered as the one before the first object: leases in S3 were tables in earlier versions."""
         newest = self.newest()
         return None if newest is None else Numbered(-1, newest.record)
 

@@ -31,7 +31,7 @@ class OpenedTable:
     Args:
         delta: the table at the version that was newest; None if it is not opened, or did not exist.
         commit: the state of its newest commit, see `LogEnd`.
-        checkpoint: that of its newest checkpoint.
+        checkpoint: the state of its newest checkpoint.
     """
 
     delta: DeltaTable | None = None
@@ -47,7 +47,7 @@ class OpenedTable:
             may_update: whether the opened table may be changed to a newer version.
         """
         if self.delta is None or not self._bring_up_to_date(self.delta, look, may_update):
-            end = look(AFTER_ALL)  # before the log is read: a later checkpoint is noticed then
+            end = look(AFTER_ALL)  # before the log is read, so that a later checkpoint is noticed
             opened = open_table()
             commit = _newest_commit(opened, look)
             self.delta, self.commit, self.checkpoint = opened, commit, None if end is None else end.checkpoint

@@ -173,7 +173,8 @@ def idle_since(sources: Iterable[SourceHistory]) -> int | None:
 def of_operator(inputs: Sequence[Timeline], earlier: Timeline = NOTHING) -> Timeline:
     """An operator's watermark: the running maximum of the minimum of the watermarks of its inputs that are not idle.
 
-    An input without batches holds it at minus infinity unless it is idle. While all inputs are idle it does not change.
+    An input without batches holds the watermark at minus infinity, unless the input is idle. While all inputs are idle, the watermark does
+    not change.
 
     Args:
         inputs: the inputs' timelines; one may be longer if another process commits at the same time.

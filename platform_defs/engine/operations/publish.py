@@ -134,7 +134,7 @@ def _require_same_table(reading: Reading, asset: DerivedAsset, folder: str) -> N
 
 
 def _require_same_step(reading: Reading, asset: DerivedAsset, folder: str, published_upto: int) -> None:
-    """Raise if the folder's last step is another one in the changelog. It is accepted if the changelog's log no longer has this step."""
+    """Raise if the folder's last step is not the changelog's step of that number. A step that left the Delta log is accepted."""
     step, _, identity = _read(reading.spark, folder, _STEP_ID).partition(" ")
     present = step_id(reading.lake, asset, published_upto) if identity and step == str(published_upto) else None
     if present is not None and present != identity:

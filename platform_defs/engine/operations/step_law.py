@@ -1,4 +1,4 @@
-"""Checks the conservation law of a step before the next one."""
+"""Checks the conservation law after a step, before the next one."""
 
 import logging
 from contextlib import suppress

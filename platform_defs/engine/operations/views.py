@@ -37,7 +37,8 @@ class Log:
         id: the table's Delta id, which changes when the log is created again.
         schema: the table's columns.
         head: the last ledger batch with rows of the source.
-        time_of: returns the time of a ledger batch in epoch ms. In a lake restored from a backup, a batch with the same number has another.
+        time_of: returns the time of a ledger batch in epoch ms. In a lake restored from a backup, a batch with the same number has another
+            time.
         rows: returns the rows of the batches after a given one; all rows for 0.
     """
 
@@ -55,9 +56,9 @@ class Views:
     Args:
         reading: reads the lake.
         snapshot: returns a snapshot of an asset and its inputs.
-        naming_lost_files: makes an error of Spark over a missing data file name that file.
+        naming_lost_files: returns a context in which Spark's error about a missing data file names the file.
         sinks: the topics to which tables are published, by table.
-        recorded_of_sink: records an error of the publish of a table to its topic.
+        recorded_of_sink: returns a context that records an error in publishing a table to its topic.
     """
 
     reading: Reading
@@ -130,7 +131,7 @@ class Views:
         A result that was shown early and is final now appears once, as final, even while another process advances the asset.
         """
         lake, spark, derived = LakeSnapshot.of(self.reading.lake), self.reading.spark, self.reading.assets[asset]
-        lake.delta_for_reading(derived.early)  # before the table: results that become final in between are in the table then
+        lake.delta_for_reading(derived.early)  # opened before the table, so that a result that becomes final in between is in the table
         commit = lake.newest_commit(asset, PROGRESS)
         early = lake.read(spark, derived.early, lake.schema(derived.early)).drop(ROWS_SEEN)
         if commit is None:
@@ -140,8 +141,8 @@ class Views:
         final = results.withColumn(IS_FINAL, F.lit(True))
         if not early.columns or not isinstance(derived.operator, Early) or derived.operator.early is None:
             return final
-        open_still = early if closed_to is None else early.where(F.col(FINAL_AT) > instant(closed_to, FINAL_AT))
-        return final.unionByName(open_still)
+        still_open = early if closed_to is None else early.where(F.col(FINAL_AT) > instant(closed_to, FINAL_AT))
+        return final.unionByName(still_open)
 
     def newest_snapshot(self, asset: str, earlier_state: Mapping[str, Any] | None = None) -> UpsertedSnapshot | None:
         """An upserted table as of its newest step, with its changelog, since an earlier state if given; see `time_travel`."""
