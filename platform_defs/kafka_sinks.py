@@ -30,7 +30,7 @@ class KafkaSinkError(TidemarkError, ValueError):
     @classmethod
     def own_key(cls, name: str) -> "KafkaSinkError":
         """A key is given for an upserted table."""
-        return cls(f"kafka.sinks.{name}.key: {name} is an upserted table, whose records have its own key; legal: no `key`")
+        return cls(f"kafka.sinks.{name}.key: {name} is an upserted table, whose records have the table's key; legal: no `key`")
 
     @classmethod
     def no_column(cls, name: str, column: str, columns: Sequence[str]) -> "KafkaSinkError":
@@ -76,7 +76,7 @@ def checked_options(options: dict[str, Value]) -> dict[str, Value]:
             raise ValueError(f"{name!r} is not an option of a sink; legal: kafka.*, the options of Kafka's producer")
         legal = _NEEDED.get(name.lower())
         if legal is not None and str(value).lower() not in legal:
-            raise ValueError(f"{name!r} is {value!r}; legal: {' or '.join(legal)}, since a sink loses no record")
+            raise ValueError(f"{name!r} is {value!r}; legal: {' or '.join(legal)}, because a sink must not lose records")
     return options
 
 

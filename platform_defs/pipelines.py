@@ -27,7 +27,7 @@ class PipelineError(TidemarkError, ValueError):
 
     @classmethod
     def of(cls, target: str, reason: str) -> "PipelineError":
-        """What is wrong with the setting."""
+        """The setting names nothing that can be loaded as a pipeline."""
         return cls(
             f"{_VARIABLE} is {shortened(target)!r}: {shortened(reason)}; legal: MODULE:NAME of an importable module, or a path FILE.yaml, "
             f"FILE.sql, FILE.py or FILE.py:NAME, where NAME (by default {DEFAULT_NAME!r}) is a Pipeline, or a function without "

@@ -16,7 +16,8 @@ def readable_tables(engine: Engine) -> tuple[Engine, Mapping[str, str]]:
     """Leave out the tables whose Delta log cannot be read, and those that read them.
 
     Returns:
-        The engine without these tables, and by table whose log cannot be read, why. If every log can be read, the engine is the given one.
+        The engine without these tables, and the reason for each table whose log cannot be read. If every log can be read, the engine is the
+        given one.
     """
     reasons = {name: reason for name in engine.assets if (reason := _reason(engine, name)) is not None}
     left_out = {*reasons, *readers_of(engine.assets, reasons)}

@@ -6,7 +6,8 @@ from urllib.parse import unquote
 
 HIDDEN = "***"
 _USER_PART = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*)://((?:[^\s'\"<>]|'(?![,;:)\]}]))*)@")
-"""A URL up to its user part. A quote belongs to it, unless a separator follows: then the URL was written in quotes, and ends there."""
+"""A URL up to its user part. A quote is part of the URL, unless a separator follows the quote: then the URL was in quotes, and
+ends there."""
 _CONTAINER_SCHEMES = ("abfs", "abfss", "wasb", "wasbs")
 """Schemes whose URLs have a container in place of the user: `abfss://container@account.dfs.core.windows.net`."""
 _PICKED_UP = re.compile(r"^.*Picked up \w*_OPTIONS.*\n?", re.MULTILINE)
@@ -17,8 +18,8 @@ def without_credentials(text: str, secret_url: str | None = None) -> str:
 
     Args:
         text: any text, such as a log, a message or one URL.
-        secret_url: a URL whose `user:password` and password, or whose user if it has no password, are replaced wherever they occur in the
-            text, also decoded, if they have at least three characters.
+        secret_url: a URL with secrets: its `user:password` and its password, or its user if it has no password. A secret of at least three
+            characters is replaced wherever it occurs in the text, as it is written in the URL or decoded.
 
     >>> without_credentials("GET http://user:s3cret@127.0.0.1:1/a failed")
     'GET http://***@127.0.0.1:1/a failed'

@@ -45,8 +45,8 @@ def new_input(context: dg.SensorEvaluationContext, engine: dg.ResourceParam[Engi
 def ledger_moved(context: dg.SensorEvaluationContext, engine: dg.ResourceParam[Engine]) -> dg.SensorResult | dg.SkipReason:
     """Requests an advance when the ledger has batches that a table has not handled, or when the last run failed.
 
-    Tables that cannot be read, and those that read them, are left out, and named until they can be read. The cursor is the lake's identity,
-    the `seq` up to which its tables are advanced, and a hash of the assets' configuration.
+    Tables that cannot be read, and those that read them, are left out; the sensor reports the reason at each evaluation. The cursor is the
+    lake's identity, the `seq` up to which its tables are advanced, and a hash of the assets' configuration.
     """
     head, configured = engine.ledger.head, configuration(engine)
     cursor = f"{lake_identity(engine)}:{head}:{configured}"
@@ -71,7 +71,10 @@ def ledger_moved(context: dg.SensorEvaluationContext, engine: dg.ResourceParam[E
 def _advance_request(
     instance: dg.DagsterInstance, engine: Engine, readable: Engine, earlier_runs: Tries, days: dg.DailyPartitionsDefinition | None
 ) -> dg.RunRequest | None:
-    """The run for tables that are behind; if none is, the run that repeats the newest one if that failed, but not by a check; else None."""
+    """The run for tables that are behind. If there are none, a repetition of the newest run if it failed, unless a check failed it.
+
+    None if there is nothing to run.
+    """
     if earlier_runs.succeeded:
         return None
     if request := advance_request(engine, readable, earlier_runs.key, days, earlier_runs.tags):
@@ -79,7 +82,7 @@ def _advance_request(
     newest = next(iter(earlier_runs.records), None)
     if newest is None or newest.dagster_run.status != dg.DagsterRunStatus.FAILURE:
         return None
-    if has_failed_with(instance, newest.dagster_run.run_id, DagsterAssetCheckFailedError):  # over the same rows it would fail again
+    if has_failed_with(instance, newest.dagster_run.run_id, DagsterAssetCheckFailedError):  # it would fail again over the same rows
         return None
     return repeated_request(engine, readable, newest.dagster_run, earlier_runs.key, days, earlier_runs.tags)
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from platform_defs.engine import Engine
 
 _SHOWN = 3
-"""The most folders and topics, and the most waiting sources, that a skip reason names."""
+"""How many folders and topics, and how many waiting sources, a skip reason names at most."""
 
 
 @dataclass(frozen=True)

@@ -44,8 +44,8 @@ def run(
 
     Args:
         data: a folder of Olist's files; None for a simulated day.
-        orders: orders of the simulated day.
-        parts: micro-batches.
+        orders: the number of orders of the simulated day.
+        parts: the number of micro-batches.
         seed: the simulated day's seed.
         arrival: for Olist, whether rows arrive sorted by time or in the order of the files.
         lake: the demo's lake: a new or empty folder, or one of an earlier demo; by default `.tidemark/demo`.
@@ -145,18 +145,17 @@ def advance_in_dagster(definitions: dg.Definitions, engine: Engine, instance: dg
         job.execute_in_process(instance=instance, run_config=_QUIET_LOGS, asset_selection=[dg.AssetKey(name) for name in upserted])
 
 
-def _advance(definitions: dg.Definitions, engine: Engine, instance: dg.DagsterInstance, has_years: bool) -> None:
-    """Advance every asset through Dagster; if the input has several years, only the joined payments.
+def _advance(definitions: dg.Definitions, engine: Engine, instance: dg.DagsterInstance, covers_years: bool) -> None:
+    """Advance every asset through Dagster; if the input covers years, only `payment_order_wide`, and the others by the engine alone.
 
-    Dagster stores several events for each asset and day of a run, which would take minutes for all assets over Olist's two years. The
-    engine advances the other assets without Dagster, as in a stream.
+    Dagster stores several events for each asset and day of a run, which would take minutes for all assets over Olist's two years.
     """
-    if not has_years:
+    if not covers_years:
         advance_in_dagster(definitions, engine, instance)
         return
     if days := engine.pending.days(PAYMENT_ORDER_WIDE):
-        job, only = definitions.resolve_job_def("advance"), [dg.AssetKey(PAYMENT_ORDER_WIDE)]
-        job.execute_in_process(instance=instance, run_config=_QUIET_LOGS, tags=range_tags(*days), asset_selection=only)
+        job, selection = definitions.resolve_job_def("advance"), [dg.AssetKey(PAYMENT_ORDER_WIDE)]
+        job.execute_in_process(instance=instance, run_config=_QUIET_LOGS, tags=range_tags(*days), asset_selection=selection)
     for name in engine.assets:
         for _ in engine.steps(name, checked=True):
             pass
@@ -169,12 +168,12 @@ def _tables(engine: Engine) -> dict[str, str]:
 
 def _ui(values: Settings) -> str:
     """The command that opens the UI on the demo's lake."""
-    user = settings()
-    changed = {"TIDEMARK_LAKE": values.lake, "TIDEMARK_DAGSTER_HOME": values.dagster_home}
-    changed |= {"TIDEMARK_LANDING": values.landing_root} if user.landing else {}
-    changed |= {
-        f"TIDEMARK_{name.upper()}": day for name in ("first_day", "last_day") if (day := getattr(values, name)) != getattr(user, name)
+    own = settings()
+    variables = {"TIDEMARK_LAKE": values.lake, "TIDEMARK_DAGSTER_HOME": values.dagster_home}
+    variables |= {"TIDEMARK_LANDING": values.landing_root} if own.landing else {}
+    variables |= {
+        f"TIDEMARK_{name.upper()}": day for name in ("first_day", "last_day") if (day := getattr(values, name)) != getattr(own, name)
     }
-    changed |= {"TIDEMARK_PAYMENT_WITHIN": values.payment_within} if values.payment_within != user.payment_within else {}
-    shop = ["env", "-u", "TIDEMARK_PIPELINE"] if user.pipeline is not None else []
-    return " ".join([*shop, *[f"{name}={shlex.quote(value)}" for name, value in changed.items()], "make ui"])
+    variables |= {"TIDEMARK_PAYMENT_WITHIN": values.payment_within} if values.payment_within != own.payment_within else {}
+    shop = ["env", "-u", "TIDEMARK_PIPELINE"] if own.pipeline is not None else []
+    return " ".join([*shop, *[f"{name}={shlex.quote(value)}" for name, value in variables.items()], "make ui"])

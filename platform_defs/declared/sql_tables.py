@@ -64,7 +64,7 @@ class SqlTables:
             self._make(name, relation, relation, is_inserted=True)
 
     def _add_part(self, name: str, relation: Relation, selection: Relation | None = None) -> None:
-        """Add the table of a view or of an inner query, which can select from it. It does not depend on what its readers select."""
+        """Add the table of a view or of an inner query, which can select from it. The table is the same whatever its readers select."""
         if name not in self.assets:
             self._make(name, relation, selection or relation, is_inserted=False)
 

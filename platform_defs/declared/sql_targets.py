@@ -61,7 +61,7 @@ class Target:
             key = ", ".join(own_key)
             way_out = "leave it out" if {*own_key} & {*ENGINE_COLUMNS} else f"write PRIMARY KEY ({key}) NOT ENFORCED, or leave it out"
             refused = f"PRIMARY KEY ({', '.join(self.key)}) of table {table.name!r}"
-            raise SqlError.refused(refused, f"its records have its own key, ({key})", way_out)
+            raise SqlError.refused(refused, f"the key of its records is ({key})", way_out)
 
 
 def _key(table: DerivedAsset) -> list[str]:
@@ -95,7 +95,7 @@ def declared_target(table: CreateTable) -> Target:
 
 
 def _check_known(table: CreateTable, options: Mapping[str, str], legal: Sequence[str]) -> None:
-    """Raise `SqlError` for the first option that is left."""
+    """Raise `SqlError` for the first of the remaining options; known ones were removed."""
     for name, value in options.items():
         raise bad_option(table, name, value, f"legal: {', '.join(legal)}{did_you_mean(name, legal)}")
 

@@ -1,4 +1,4 @@
-"""The check `fresh` of each table with a limit, and the sensor that evaluates these checks between runs. Neither needs Spark.
+"""The check `fresh` of each table with a freshness limit, and the sensor that evaluates these checks between runs. Neither needs Spark.
 
 Dagster's own freshness policies compare the age of the newest materialization with a limit. A table whose sources send nothing is not
 materialized, so it would be overdue every night. This check measures how long rows have waited for the table.
@@ -49,7 +49,7 @@ def fresh_checks(limits: Mapping[str, int]) -> dg.AssetChecksDefinition:
 
 
 def fresh_sensor(limits: Mapping[str, int]) -> dg.SensorDefinition:
-    """The sensor that evaluates the checks. It starts no run. It reports a result if it differs from the one in Dagster, or once an hour.
+    """The sensor that evaluates the checks. It starts no run. It reports a result if Dagster has another, or once an hour.
 
     Args:
         limits: for each table, how long it may wait to reflect rows, in ms.
@@ -58,7 +58,7 @@ def fresh_sensor(limits: Mapping[str, int]) -> dg.SensorDefinition:
     @dg.sensor(
         name=SENSOR,
         minimum_interval_seconds=60,
-        description="Evaluates the checks `fresh` of tables between runs, and reports results that have changed, and all once an hour.",
+        description="Evaluates the checks `fresh` of tables between runs. Reports a result when it has changed, and once an hour.",
     )
     def freshness(context: dg.SensorEvaluationContext, engine: dg.ResourceParam[Engine]) -> dg.SensorResult:
         now_s, reported = engine.clock() / 1000, json.loads(context.cursor or "{}")
@@ -121,7 +121,7 @@ def _result(name: str, limit: int, waiting: Waiting | None, now: int) -> dict[st
 
 def _sentence(name: str, limit: int, waited: int, waiting: Waiting | None) -> str:
     if waiting is None:
-        return "It reflects all rows of its sources that it can."
+        return "The table reflects all rows of its sources that it can reflect now."
     reason = f"source {waiting.held_back_by} holds back its watermark" if waiting.held_back_by else f"{waiting.behind} was not advanced"
     if waiting.behind == name:
         reason = "it was not advanced"
@@ -129,4 +129,4 @@ def _sentence(name: str, limit: int, waited: int, waiting: Waiting | None) -> st
 
 
 def _description(limit: int) -> str:
-    return f"Rows of its sources wait at most {duration(limit / 1000)} for the table. It passes while the sources send nothing."
+    return f"Rows of the table's sources wait at most {duration(limit / 1000)} for it. The check passes while the sources send nothing."

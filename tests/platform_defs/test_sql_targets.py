@@ -220,7 +220,7 @@ def test_an_option_of_the_watermark_without_a_counterpart_is_refused(option: str
 )
 def test_the_primary_key_of_a_topic_is_that_of_the_table(query: str, wrong: str, own: str, way_out: str):
     options = "'connector' = 'upsert-kafka', 'topic' = 'sold', 'format' = 'json'"
-    with pytest.raises(OperatorError, match=re.escape(f"its records have its own key, ({own}); {way_out}")):
+    with pytest.raises(OperatorError, match=re.escape(f"the key of its records is ({own}); {way_out}")):
         read_sql(text(query, options, f", PRIMARY KEY ({wrong}) NOT ENFORCED"))
     if query != TOP:
         read_sql(text(query, options, f", PRIMARY KEY ({own}) NOT ENFORCED"))
