@@ -46,10 +46,10 @@ class Counting:
 
     Args:
         evaluated: the condition of the evaluated rows.
-        base: the condition of the rows to whose number the unexpected ones are compared.
+        base: the condition of the rows of which `mostly` is a share.
         unexpected: the condition of the unexpected rows. For an expectation with a key: of the rows among which a key must occur once.
         key: the columns that must be unique together, in alphabetical order; empty for an expectation on single rows.
-        mostly: the smallest share of `base` that is as expected, if the expectation holds.
+        mostly: the share of the `base` rows that must be as expected.
     """
 
     evaluated: str

@@ -28,7 +28,7 @@ from platform_defs.setup.broker import running_broker
 from platform_defs.spark.session import LOGGING
 
 _QUIET_S = 45.0
-"""No kill is made in the last seconds, at most a quarter of the time."""
+"""No kill is made in so many last seconds; in a short soak, in the last quarter of the time."""
 _CAUGHT_UP_S = 300.0
 
 
@@ -56,9 +56,9 @@ class Soak:
     """What to run.
 
     Args:
-        work: the folder of everything; its content is deleted.
+        work: the folder for all files of the run; its content is deleted first.
         minutes: for how long events are sent.
-        rate: events in a second.
+        rate: events per second.
         keys: the number of keys.
         every: the interval of the stream.
         kill: the kinds of kills.
@@ -112,7 +112,7 @@ class Soak:
             "spark.driver.host": "127.0.0.1",
             "spark.executor.memory": self.executor_memory,
             "spark.executor.extraJavaOptions": f"-XX:+UseSerialGC -Dlog4j2.configurationFile={LOGGING.as_uri()}",
-            "spark.shuffle.io.maxRetries": "1",  # of a worker that was killed; Spark then computes its part of the shuffle again
+            "spark.shuffle.io.maxRetries": "1",  # for a worker that was killed: Spark then computes its part of the shuffle again
             "spark.shuffle.io.retryWait": "100ms",
             "spark.sql.leafNodeDefaultParallelism": "2",
         }
