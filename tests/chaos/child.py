@@ -42,7 +42,7 @@ class Instructions:
         seed: the stream's seed.
         parts: how many parts the stream lands in.
         start: the index of the first action.
-        kills: by the index of an action: a point and the number of its passing within the action, or `timer` and milliseconds.
+        kills: when to kill the process, by the index of an action: a fault point and at which passage, or `timer` and milliseconds.
         archive: the class data archive, with which the JVM starts faster; empty for none.
         make_archive: whether the process writes the archive when it ends, instead of using it.
     """

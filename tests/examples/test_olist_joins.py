@@ -1,4 +1,4 @@
-"""Joins of left rows, and joins of rows in any order, over Olist's real sample: they equal DuckDB's, row for row."""
+"""Semi and anti joins of Olist's real sample, and joins whose rows arrive in any order, equal DuckDB's row for row."""
 
 from dataclasses import replace
 from pathlib import Path

@@ -1,3 +1,5 @@
+"""Deferred imports: a module is imported when one of its attributes is read first, and other imports of it do not change."""
+
 import sys
 
 import pytest

@@ -59,9 +59,9 @@ _CHECKED: dict[tuple[int, ...], tuple[tuple[Any, ...], Mapping[str, DerivedAsset
 
 def _unlock(*classes: type) -> None:
     """Remove the lock that a cached property of Python 3.11 shares among all instances: processes share no lock."""
-    for found in (value for of in classes for value in vars(of).values() if isinstance(value, cached_property)):
-        if hasattr(found, "lock"):
-            vars(found)["lock"] = nullcontext()
+    for attribute in (value for kind in classes for value in vars(kind).values() if isinstance(value, cached_property)):
+        if hasattr(attribute, "lock"):
+            vars(attribute)["lock"] = nullcontext()
 
 
 _unlock(Engine, FileRecords)
@@ -238,9 +238,9 @@ class SimStream(Stream):
 
     def _new_files(self, pending: Pending) -> list[File]:
         files: list[File] = []
-        for of, folder in self.folders.items():
-            found = self.ingest.ledger.files_to_read(of, listed(self.lake, folder, of))
-            pending.forget_unlisted(of, found)
+        for source, folder in self.folders.items():
+            found = self.ingest.ledger.files_to_read(source, listed(self.lake, folder, source))
+            pending.forget_unlisted(source, found)
             files += found
         return files
 
@@ -251,8 +251,8 @@ def listed(lake: SimLake, folder: str, source: str) -> list[File]:
     def look(stale: bool) -> list[File]:
         files = [
             File(f.modified, f"{folder}/{f.name}", f.length, source, folder=folder)
-            for (of, _), f in lake.store.landing.items()
-            if of == source
+            for (landed_for, _), f in lake.store.landing.items()
+            if landed_for == source
         ]
         return sorted(files)[:-1] if stale else sorted(files)
 

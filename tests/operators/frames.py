@@ -31,7 +31,7 @@ def frame(spark: SparkSession, rows: Iterable[tuple[object, ...]], schema: pa.Sc
 
 
 def frame_of(spark: SparkSession, rows: Iterable[tuple[object, ...]], schema: str) -> DataFrame:
-    """Rows as a frame of a DDL schema, which Spark plans as a local relation; for a list of rows, it would start Python processes."""
+    """Rows as a frame of a DDL schema, which Spark plans as a local relation; for a Python list, Spark would start Python processes."""
     return frame(spark, rows, to_arrow_schema(StructType.fromDDL(schema)))
 
 

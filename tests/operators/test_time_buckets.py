@@ -1,4 +1,4 @@
-"""Joins in buckets of time: the same results as without buckets, and fewer comparisons of the rows of a key."""
+"""Joins in time buckets: the same results as without buckets, and fewer comparisons of the rows of a key."""
 
 from collections import Counter
 from typing import Any

@@ -1,8 +1,8 @@
 """Flink's recorded SQL statements, run as they are through `operators.sql`, give Flink's recorded rows.
 
 The rows of a case are one frame with the columns of Flink's table: `rt` is the event time, and `pt` the order of arrival. Late rows are
-those of the operator: `__tm_watermark`, the watermark before a row, lets windows decide for each row, as in the engine. A changelog that a
-case sends is applied before, since frames are static.
+those of the operator: `__tm_watermark`, the watermark before a row, lets windows decide for each row, as in the engine. If a case
+sends a changelog, its changes are applied first, because frames are static.
 
 Interval joins of SQL differ from Flink's where rows are late and at times of 0 and below (`docs/explanation/flink.md`). Their rows are
 compared for the cases without either, and their parameters for all cases.
@@ -41,8 +41,8 @@ SCHEMA = pa.schema({**COLUMNS, "w": pa.int64(), "seq": pa.int64(), "arrival": pa
 DIFFERS = {"retract_range_norn": "expected_final_model"}
 """Flink's changelog of this case is inconsistent; the rows of the true Top-N are recorded with it."""
 REFUSED = {"err_agg_varend": "a rank is compared with a bound"}
-BY_SQL = {"err_rank_function", "err_dense_rank_function"}
-"""Flink refuses these functions on a stream; Tidemark's own tests have them."""
+REFUSED_BY_FLINK_ALONE = {"err_rank_function", "err_dense_rank_function"}
+"""Flink refuses these functions on a stream; Tidemark has them, and tests of its own for them."""
 
 
 def cases() -> list[dict[str, Any]]:
@@ -66,12 +66,12 @@ def operator_of(case: Mapping[str, Any]) -> Any:
 
 def rows_of(case: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
     """The rows of a case, each with the watermark before it."""
-    mark: int | None = None
+    watermark: int | None = None
     for step, item in enumerate(case["input"]):
         if item["t"] == "w":
-            mark = item["ts"]
+            watermark = item["ts"]
         else:
-            yield {**item, "w": mark, "seq": step, "arrival": 0}
+            yield {**item, "w": watermark, "seq": step, "arrival": 0}
 
 
 def current(rows: Iterator[dict[str, Any]], key: str | None) -> list[dict[str, Any]]:
@@ -135,7 +135,7 @@ def found_in(spark: SparkSession, compared: Sequence[Mapping[str, Any]]) -> dict
 @pytest.mark.usefixtures("interpreted_plans")
 @pytest.mark.spark
 def test_the_statements_give_the_rows_of_flink(spark: SparkSession):
-    known = [c for c in cases() if c["name"] not in REFUSED and c["name"] not in BY_SQL]
+    known = [c for c in cases() if c["name"] not in REFUSED and c["name"] not in REFUSED_BY_FLINK_ALONE]
     compared = [c for c in known if c["operator"] != SQL or c["name"].startswith("clean_")]
     found = found_in(spark, compared)
     wrong = {}

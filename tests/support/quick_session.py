@@ -16,7 +16,7 @@ INTERPRETED = {
 }
 """Spark's options for interpreted plans: compiling a plan for ten rows takes longer than running it."""
 QUICK_CONNECTIONS = {"spark": {JAVA_OPTIONS: QUICK_JVM, **INTERPRETED}}
-"""The connections of a process that has the product's session, with which it starts fast and makes a few small computations."""
+"""The connections with which a process that uses the product's session starts fast, to make a few small computations."""
 
 
 def quick_session(java: str | None = None, **more: str) -> SparkSession:

@@ -1,4 +1,4 @@
-"""Rows as text keep what tells them apart."""
+"""Rows as JSON text contain their nulls, and their times in microseconds."""
 
 import pytest
 from pyspark.sql import SparkSession

@@ -1,4 +1,4 @@
-"""Keys with very many rows: a step over many rows finds them by a part of its time, and joins them in buckets of time."""
+"""Keys with very many rows: a step over many rows detects such keys from a part of its time range, and joins in time buckets."""
 
 from collections.abc import Callable
 
@@ -18,12 +18,12 @@ NUMBERS = {kind: {"schema": f"k {kind}, v int, ts timestamp"} for kind in ("int"
 """Sources whose keys are whole numbers, by their types: Spark hashes equal numbers of two types differently."""
 
 Joined = dict[str, bool]
-"""Whether the operator of an asset joined in buckets of time."""
+"""Whether each asset was joined in time buckets."""
 
 
 @pytest.fixture
 def joined(monkeypatch: pytest.MonkeyPatch) -> Joined:
-    """How each asset was joined, where 200 rows are many, and a range needs four parts."""
+    """Records how each asset is joined, if 200 rows are many."""
     found: Joined = {}
     split: Callable[..., DerivedAsset] = rows_per_key.split_keys
 

@@ -78,7 +78,7 @@ def tables(engine: Engine, suffix: str = "") -> dict[str, list[str]]:
 
 
 def test_the_reader_of_a_recreated_table_refuses_it(engine: Engine) -> None:
-    """The steps of a recreated table count from 1 again, so the reader has already read the number of its next correction."""
+    """The steps of a recreated table count from 1 again, so the reader has already read a step with the number of the next correction."""
     shutil.rmtree(engine.lake.path("counts"))
     engine.advance("counts")
     replay(engine, [{"l": [Event("b", 1, 3 * MINUTE + 1)]}])

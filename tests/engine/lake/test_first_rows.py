@@ -1,4 +1,4 @@
-"""The first rows of a table are read without a session, and equal those of Spark; what only Spark reads or converts is left to it."""
+"""The first rows of a table are read without a session, and equal those of Spark; what only Spark reads or converts is left to Spark."""
 
 import shutil
 from pathlib import Path

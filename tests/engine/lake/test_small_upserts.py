@@ -28,7 +28,7 @@ KEYS = {
     "binary": "cast(cast(n as string) as binary)",
 }
 KEY = ["Order", *KEYS, "größe"]
-"""`Order` is the name of a type. Only the column of that type has a value, so each row is found by the equality of one type."""
+"""`Order` contains the type of a row's key. Only the column of that type has a value, so each row is found by the equality of one type."""
 Changes = dict[str, list[tuple[int | None, int, str]]]
 """Rows by the type of their key: number of the key or null, value, change kind."""
 
@@ -36,7 +36,7 @@ Changes = dict[str, list[tuple[int | None, int, str]]]
 def _frame(spark: SparkSession, rows: Changes, change: bool) -> DataFrame:
     names, kinds = ("type", "n", "v", "kind"), (pa.string(), pa.int64(), pa.int64(), pa.string())
     all_rows = [(name, *row) for name, some in rows.items() for row in some]
-    columns = [pa.array(values, of) for values, of in zip(zip(*all_rows, strict=True), kinds, strict=True)]
+    columns = [pa.array(values, kind) for values, kind in zip(zip(*all_rows, strict=True), kinds, strict=True)]
     frame = spark.createDataFrame(pa.table(columns, names))
     keys = [F.expr(f"if(type = '{name}' and n is not null, {key}, null)").alias(name) for name, key in KEYS.items()]
     key = [F.col("type").alias("Order"), *keys, F.lit("same").alias("größe")]

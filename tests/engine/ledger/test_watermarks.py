@@ -141,7 +141,7 @@ LATE_RESULTS = [
         since=3,
     ),
     LateCase("the reader's watermark is at the table's output watermark", (None, 10, 12), (None, 9, 11), []),
-    LateCase("it is 1 ms past it", (None, 10, 12), (None, 10, 11), [LateResults(10, 12, 10)]),
+    LateCase("the reader's watermark is 1 ms past the table's output watermark", (None, 10, 12), (None, 10, 11), [LateResults(10, 12, 10)]),
 ]
 
 

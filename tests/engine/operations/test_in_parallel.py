@@ -19,12 +19,12 @@ class Assets:
     """Assets of two steps each, which record the order in which they are advanced."""
 
     def __init__(self) -> None:
-        self.done, self.begun, self.most = list[str](), set[str](), 0
+        self.done, self.begun, self.most_running = list[str](), set[str](), 0
 
     def steps(self, name: str) -> Generator[Any]:
         """Two steps of an asset."""
         self.begun.add(name)
-        self.most = max(self.most, len(self.begun - {*self.done}))
+        self.most_running = max(self.most_running, len(self.begun - {*self.done}))
         yield 1
         yield None  # the value of a step does not matter
         self.done.append(name)
@@ -36,7 +36,7 @@ def test_each_asset_is_advanced_once_and_after_its_inputs(threads: int) -> None:
     advance_in_parallel(READS, READS, assets.steps, threads)
     assert sorted(assets.done) == sorted(READS)
     assert all(assets.done.index(of) < assets.done.index(name) for name in READS for of in READS[name] if of in READS)
-    assert assets.most <= threads
+    assert assets.most_running <= threads
 
 
 def test_only_the_named_assets_are_advanced() -> None:

@@ -1,4 +1,4 @@
-"""Dagster's events in SQLite with open connections: what is stored, by whom it can be read, and how many connections it takes."""
+"""Dagster's events in SQLite with open connections: what is stored, who can read it, and how many connections a run opens."""
 
 import os
 import sqlite3
