@@ -204,8 +204,8 @@ class DecidesLateness(Operator, Protocol):
             frames: the rows of each input up to and including the batch, without late rows; with `SESSION` and `NEW`.
 
         Returns:
-            `which` (int, the input), `seq`, `arrival` and `SESSION`: null for a late row, else the session that an older row is pinned
-            to. A row without either decision is not in the result.
+            `which` (int, the input), `seq`, `arrival` and `SESSION`: null for a late row, else the closed session in which an older row
+            stays. A row without either decision is not in the result.
         """
         ...
 

@@ -30,9 +30,9 @@ class Deduplicate:
     `seq` and `arrival` are ordered by their other columns of atomic types, nulls first. A null key is an ordinary key. By event time,
     a row with a null time is dropped.
 
-    Without a window the table is updated by key: a step replaces a key's row if a new row goes before it. By event time, the first
-    row is final when the watermark reaches it, so a row with `event_time <= watermark` is late and is ignored. Last rows, and rows by
-    arrival, are never late.
+    Without a window the table is updated by key: a step replaces a key's row if a new row is the first, or last, instead. By event
+    time, the first row is final when the watermark reaches it, so a row with `event_time <= watermark` is late and is ignored. Last rows,
+    and rows by arrival, are never late.
 
     With `ttl`, a key without a new row for longer than that expires: when it gets a row again, its older rows no longer count. A row
     that is dropped as a duplicate counts as new too, and so postpones the expiry. The row of an expired key stays until the key's next

@@ -199,7 +199,7 @@ class IntervalJoin(engine_streams.JoinedByQuery):
 
     @property
     def bucket_ms(self) -> int:
-        """The length of a bucket of time (see `SplitsKeys`)."""
+        """The length of a time bucket, in ms (see `SplitsKeys`)."""
         return bucket_ms(self.interval)
 
     def in_time_buckets(self) -> "IntervalJoin":

@@ -9,7 +9,7 @@ from operators.timing import FOREVER, TimeKind
 
 
 def _check_names(parameter: str, names: object) -> None:
-    """Raise `OperatorError` unless a parameter is a sequence of names; a text alone would be one of its letters."""
+    """Raise `OperatorError` unless a parameter is a sequence of names; a text alone would count as a sequence of its letters."""
     values = cast(Sequence[object], names)
     if isinstance(names, str) or not isinstance(names, Sequence) or not all(isinstance(value, str) for value in values):
         raise OperatorError.bad_value(parameter, values, "a tuple of names of columns, such as ('k',)")

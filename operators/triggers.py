@@ -1,7 +1,7 @@
 """Triggers: when a window that is still open shows an early result.
 
 An early result stays as it is until the trigger fires again for its window, or the window is final. If the table has a condition on its
-results and the result no longer matches when the trigger fires, the early result is removed, as a retracting `HAVING` would do it. A
+results and the result no longer matches when the trigger fires, the early result is removed, as Flink retracts one for `HAVING`. A
 trigger is evaluated once in each advance, after its steps. If it would have fired several times during the advance, only the last result
 is shown.
 """
@@ -18,7 +18,7 @@ from operators.errors import DurationError, OperatorError, check_count, is_insta
 from operators.timing import Duration, TimeKind, positive_ms
 
 IS_FINAL, ROWS_SEEN = "is_final", "rows_seen"
-"""In the early results: false; and the number of the window's rows so far."""
+"""The columns that early results add: `is_final`, which is false, and `rows_seen`, the number of the window's rows so far."""
 _EVERY_ROWS = re.compile(r"(\d{1,18}) rows?")
 _BY_CLOCK = " of processing time"
 
@@ -56,7 +56,7 @@ class Trigger(Protocol):
 
         Returns:
             A condition, over the two numbers of rows and the columns of the result that identify a window: its key, `window_start` and
-            `window_end`. Or true or false for every open window alike, for which no early result is read.
+            `window_end`. Or true or false, for all open windows alike; then no early result is read to decide.
         """
         ...
 

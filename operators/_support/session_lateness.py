@@ -23,7 +23,7 @@ def lateness_decisions(rows: DataFrame, session: Session, lateness: Lateness, wa
 
     The batch's rows first merge with the sessions that are still open. They are late if the merged session has closed. A row of an open
     session is nevertheless late if `Session.longest` cuts the session before the row, and the part with the row has closed. A closed
-    session stays as it is, even if an accepted row lies within its gap: its rows are pinned to it.
+    session stays as it is, even if an accepted row lies within its gap: its rows stay in it.
 
     Args:
         rows: the rows of all inputs up to and including the batch, without rows that are known to be late: the columns of a group, `TIME`
@@ -33,7 +33,7 @@ def lateness_decisions(rows: DataFrame, session: Session, lateness: Lateness, wa
         watermark: the watermark before the batch, in epoch ms.
 
     Returns:
-        `WHICH`, `seq`, `arrival` and `SESSION`: null for a late row, else the closed session that an older row is pinned to.
+        `WHICH`, `seq`, `arrival` and `SESSION`: null for a late row, else the closed session in which an older row stays.
     """
     group = [c for c in rows.columns if c not in (TIME, WHICH, SEQ, ARRIVAL, SESSION, NEW)]
     candidates = checkpoint(_rows_of_groups_behind(rows, group, watermark))  # the rows of a few keys, which are read three times
@@ -54,18 +54,18 @@ def lateness_decisions(rows: DataFrame, session: Session, lateness: Lateness, wa
     late_rows = [
         frame.where(_LATE).select(WHICH, SEQ, ARRIVAL, F.lit(None).cast(SESSION_TYPE).alias(SESSION)) for frame in (merged_rows, cut_rows)
     ]
-    return reduce(DataFrame.unionByName, [*late_rows, _pin_rows(kept_rows, group)])
+    return reduce(DataFrame.unionByName, [*late_rows, _rows_that_stay(kept_rows, group)])
 
 
 def _rows_of_groups_behind(rows: DataFrame, group: Sequence[str], watermark: int) -> DataFrame:
-    """The rows of the groups that have a new row behind the watermark, without the rows that are pinned to a session."""
+    """The rows of the groups that have a new row behind the watermark, without the rows that stay in a closed session."""
     time = millis(F.col(TIME))
     groups_behind = rows.where(F.col(NEW) & (time <= parameter(watermark, time))).select(*group).distinct()
     return rows_of_keys(rows.where(F.col(SESSION).isNull()), groups_behind, group).drop(SESSION)
 
 
-def _pin_rows(kept_rows: DataFrame, group: Sequence[str]) -> DataFrame:
-    """Pin the rows of each closed session that accepted rows would change: the rows, with their former session."""
+def _rows_that_stay(kept_rows: DataFrame, group: Sequence[str]) -> DataFrame:
+    """The rows of each closed session that accepted rows would change, with that session, in which they stay."""
     is_moved: Column = F.max(F.col(WINDOW) != F.col(_FORMER)).over(Window.partitionBy(*group, _FORMER))
     moved_rows = kept_rows.where(_CLOSED).withColumn(_MOVED, is_moved).where(_MOVED)
     return moved_rows.select(WHICH, SEQ, ARRIVAL, F.col(_FORMER).alias(SESSION))

@@ -41,7 +41,7 @@ class TimeToLive:
             OperatorError: one of them is not legal, or there is no key that could expire.
         """
         if ttl is not None and not bounded_length_ms(ttl, "ttl"):
-            raise OperatorError.bad_value("ttl", ttl, "longer than no time, or None for no limit")
+            raise OperatorError.bad_value("ttl", ttl, "a duration of more than zero, or None for no limit")
         if ttl_by not in get_args(TimeKind):
             raise OperatorError.bad_value("ttl_by", ttl_by, ", ".join(get_args(TimeKind)))
         can_expire = ttl is not None and key
@@ -64,7 +64,7 @@ class TimeToLive:
         )
 
     def check(self, rows: DataFrame) -> None:
-        """Raise `ColumnError` unless the rows have an event time, if it is measured in event time."""
+        """Raise `ColumnError` unless the rows have an event time, if the TTL is measured in event time."""
         if self.time_kind == "event":
             check_time(rows, EVENT_TIME, "ttl")
 

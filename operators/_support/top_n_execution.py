@@ -1,4 +1,4 @@
-"""Computes a Top-N: drops rows that were replaced or taken back, then ranks the others."""
+"""Computes a Top-N: drops rows that were replaced or retracted, then ranks the others."""
 
 from collections.abc import Sequence
 
@@ -47,7 +47,7 @@ def rank_again(query: TopNQuery, kept_rows: DataFrame, rows: DataFrame) -> DataF
 
 
 def rows_still_needed(query: TopNQuery, rows: DataFrame, oldest: int | None) -> DataFrame:
-    """The rows that later steps need to compute the Top-N: those that were not replaced or taken back.
+    """The rows that later steps need to compute the Top-N: those that were not replaced or retracted.
 
     If rows are only added, they are the first `rank_end` rows of each partition. If the first row of a partition matters although it was
     replaced, it is kept too. The newest row of its key is then kept as well, even if that is a delete: without it, the first row would
@@ -77,7 +77,7 @@ def rows_still_needed(query: TopNQuery, rows: DataFrame, oldest: int | None) -> 
 
 
 def _first_rows(query: TopNQuery, rows: DataFrame, group: Sequence[str]) -> DataFrame:
-    """The rows with the first ranks of their group, and its first row if that is marked. It is for rows that are never replaced."""
+    """The rows with the first ranks of their group, and its first row if that is marked. Only for rows that are never replaced."""
     ranked = _with_last_rank(query, rows, group).withColumn(_RANK, _rank_column(query, rows, group))
     is_shown = F.col(_RANK) <= (F.col(LAST_RANK) if isinstance(query.last, str) else F.lit(query.last))
     marked = F.col(_IS_FIRST) if _IS_FIRST in rows.columns else F.lit(False)
@@ -140,13 +140,13 @@ def _with_last_rank(query: TopNQuery, rows: DataFrame, group: Sequence[str]) -> 
 
 
 def _current_rows_without_change(query: TopNQuery, rows: DataFrame) -> DataFrame:
-    """The rows that were neither replaced nor taken back, without the change column."""
+    """The rows that were neither replaced nor retracted, without the change column."""
     present = _current_rows(query, rows)
     return present.drop(query.change) if query.change else present
 
 
 def _current_rows(query: TopNQuery, rows: DataFrame) -> DataFrame:
-    """The rows that were neither replaced nor taken back."""
+    """The rows that were neither replaced nor retracted."""
     if not query.key:
         return _drop_retracted(rows, query.change) if query.change else rows
     newest = newest_of_keys(query.key, rows)
@@ -154,7 +154,7 @@ def _current_rows(query: TopNQuery, rows: DataFrame) -> DataFrame:
 
 
 def _drop_retracted(rows: DataFrame, change: str) -> DataFrame:
-    """Drop the rows that were taken back: each retraction removes the oldest of the rows that are equal to it, so the newest remain.
+    """Drop the rows that were retracted: each retraction removes the oldest of the rows that are equal to it, so the newest remain.
 
     A retraction is ignored if there is no equal row at that moment. The balance after a change is the number of additions less the number
     of retractions. The number of rows that remain is the last balance less the smallest balance below zero.

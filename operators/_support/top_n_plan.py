@@ -109,7 +109,7 @@ class TopNQuery:
         return "ranks from `rank_start` depend on the rows before it, which are not kept" if self.first > 1 else None
 
     def _why_not_append(self) -> str | None:
-        return "rows are replaced or taken back, and the rows that would take their ranks are not kept" if self.key or self.change else None
+        return "rows are replaced or retracted, and the rows that would take their ranks are not kept" if self.key or self.change else None
 
     def _why_not_update(self) -> str | None:
         if not self.key:

@@ -253,9 +253,10 @@ def windows_of(relation: Relation) -> AnyWindow | None:
 
 
 def window_column(relation: Relation, column: str | None) -> str | None:
-    """Which column of its window a column of rows in windows, or of windows' results, is; None for another column.
+    """The column of the window that a column of rows in windows, or of windows' results, contains; None for another column.
 
-    A query can give another name to the column of a result, as in `SELECT window_start AS starttime`.
+    The columns of a window are its start, its end and its time. A query can give another name to the column of a result, as in
+    `SELECT window_start AS starttime`.
     """
     if isinstance(relation, Windowed):
         return column if column in WINDOW_COLUMNS else None

@@ -92,7 +92,7 @@ def test_a_step_reads_the_kept_rows_of_its_keys_and_expired_keys_if_they_are_rem
     by_clock = make(ttl="1 hour", after_ttl="retract", ttl_by="processing").reads
     assert by_clock == ByKey(("k",), ttl=3_600_000, ttl_by="processing", keeps=kept)
     for how, message in [
-        ({"ttl": 0}, "`ttl` is 0; legal: longer than no time, or None"),
+        ({"ttl": 0}, "`ttl` is 0; legal: a duration of more than zero, or None"),
         ({"ttl": "1 day", "ttl_by": "wall"}, "`ttl_by` is 'wall'; legal: event, processing"),
         ({"after_ttl": "retract"}, "`after_ttl` is 'retract'; legal: keep; or retract, with a `ttl`"),
         ({"ttl": 1, "after_ttl": "drop"}, "`after_ttl` is 'drop'; legal: keep; or retract"),
