@@ -111,11 +111,13 @@ class Settings(ShopSettings):
     )
     alert_command: ShellCommand | None = Field(default=None, description="a shell command that reads each alert as JSON from its input")
     alert_mail: MailAddresses | None = Field(default=None, description="addresses to which alerts are mailed, separated by commas")
-    alert_mail_from: MailAddresses | None = Field(default=None, description="the sender of these mails; the first address when unset")
+    alert_mail_from: MailAddresses | None = Field(
+        default=None, description="the sender of mailed alerts; the first address of `TIDEMARK_ALERT_MAIL` when unset"
+    )
     alert_smtp: SmtpUrl | None = Field(
         default=None,
         repr=False,
-        description="the server for these mails: smtp://USER:PASSWORD@HOST:587, which uses STARTTLS, or smtps://...:465; never printed",
+        description="the server for mailed alerts: smtp://USER:PASSWORD@HOST:587, which uses STARTTLS, or smtps://...:465; never printed",
     )
     alert_ui: BaseUrl | None = Field(default=None, description="base URL of Dagster's UI, for links to runs in alerts")
     openlineage: bool = Field(
@@ -157,7 +159,9 @@ class Settings(ShopSettings):
         le=65_535,
         description="the port at which Dagster's job `stream` serves metrics while it runs; 0 for any free one, none when unset",
     )
-    stream_metrics_host: Host = Field(default="127.0.0.1", description="the address at which it serves them; 0.0.0.0 for all")
+    stream_metrics_host: Host = Field(
+        default="127.0.0.1", description="the address at which Dagster's job `stream` serves metrics; 0.0.0.0 for all"
+    )
     first_day: Day | None = Field(
         default=None,
         description="the first daily partition; when unset, `first_day` of the pipeline, or the first day of the year of the oldest event",

@@ -53,7 +53,7 @@ def with_result_times(apply: Apply, made: Mapping[str, Relation]) -> Apply:
 
 
 def _with_result_time(below: Relation, time: str | None, made: Mapping[str, Relation]) -> Relation:
-    """The relation, whose join has the time of the row that a column is from, if the engine can use that as the event time."""
+    """The relation, with a join whose results have the event time of the row that the column `time` is from, if that is possible."""
     match below:
         case Named() if below.name in made:
             return replace(below, child=_over_operator(below.child, applied_operator(made[below.name])))

@@ -26,7 +26,7 @@ class StreamMetrics:
     """
 
     def __init__(self, registry: CollectorRegistry, now: Callable[[], float] = time.monotonic) -> None:
-        disable_created_metrics()  # a gauge of the time of creation for each series
+        disable_created_metrics()  # otherwise each series would have a gauge of its time of creation
         self._now = now
         seconds, failures = metric_named("step_seconds"), metric_named("step_failures_total")
         self._seconds = Histogram(seconds.full_name, seconds.text, seconds.labels, registry=registry, buckets=BUCKETS)

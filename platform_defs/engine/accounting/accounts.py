@@ -22,7 +22,7 @@ class Accounts:
 
     Args:
         snapshot: returns a snapshot of an asset and its inputs.
-        naming_lost_files: makes an error of Spark over a missing data file name that file.
+        naming_lost_files: returns a context in which Spark's error about a missing data file names the file.
         lake: the lake.
         assets: the derived assets, by name.
         clock: the wall clock, in epoch ms.

@@ -38,7 +38,7 @@ def split_keys(reading: Reading, asset: DerivedAsset, closing: ClosedRange, head
         reading: reads the inputs.
         asset: the asset.
         closing: the range that a step closes.
-        head: the last batch that it reads.
+        head: the last batch that the step reads.
     """
     operator = asset.operator
     if not isinstance(operator, SplitsKeys):

@@ -45,7 +45,7 @@ _SETTINGS = {
     "spark.sql.streaming.multipleWatermarkPolicy": "min",
     "spark.sql.streaming.minBatchesToRetain": "2",  # no query goes back to an earlier state
     "spark.sql.streaming.metricsEnabled": "false",
-    "spark.sql.exchange.reuse": "false",  # a join that shares both shuffles never removes state
+    "spark.sql.exchange.reuse": "false",  # a join whose two shuffles are shared never removes state
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
 }
 
@@ -57,8 +57,8 @@ class QueryError(TidemarkError, RuntimeError):
     def dropped(cls, table: str, rows: int) -> "QueryError":
         """Spark dropped rows that are not late."""
         return cls(
-            f"Spark's query of table {table!r} dropped {rows} rows as late that are not; nothing was committed, and the next step starts "
-            "the query again. If this repeats, set `streams_as` to 'ranges', and report it"
+            f"Spark's query of table {table!r} dropped {rows} rows that are on time; nothing was committed, and the next step starts the "
+            "query again. If this repeats, set `streams_as` to 'ranges', and report it"
         )
 
     @classmethod

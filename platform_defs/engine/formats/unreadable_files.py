@@ -88,7 +88,7 @@ def isolate_unreadable(spark: SparkSession, contract: SourceContract, files: Seq
 
     checked = _check_files(unparsed, files, patience)
     has_unreadable = checked.unread or [f.fault for f in checked.files] != [f.fault for f in files]
-    return checked if has_unreadable else _check_files(lambda some: read(spark, contract, some), files, patience)
+    return checked if has_unreadable else _check_files(lambda part: read(spark, contract, part), files, patience)
 
 
 def _check_files(rows: Callable[[Sequence[File]], DataFrame], files: Sequence[File], patience: Patience) -> CheckedFiles:

@@ -98,7 +98,7 @@ class LedgerRetention:
         return first + bisect_right(range(len(times)), before - 1, key=lambda n: times[n].as_py())
 
     def _limits(self, old: int) -> Iterator[tuple[int, str | None]]:
-        """Batches up to which the ledger may be summarized, and why not further, unless it is at least `old`."""
+        """The batches up to which the ledger may be summarized, each with what prevents more. Limits from `old` on may be missing."""
         for table in tables_outside(self.reading.lake, self.reading.assets):
             yield 0, f"table {table} is in the lake but not in the pipeline"
         for source in self.reading.ledger.history.sources:

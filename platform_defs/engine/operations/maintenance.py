@@ -193,11 +193,11 @@ class Maintenance:
             return self._maintain(table, planned)
 
     def _remove_queries(self, table: str) -> Maintained | None:
-        """Remove what a killed stream has left of its queries of a table, which need not exist any more; None while a stream runs.
+        """Remove the files of a table's streaming queries that a killed stream has left; None while a stream runs.
 
-        The files are copies of rows, which must not stay longer than retention keeps these rows. No stream starts a query meanwhile, as
-        that takes the table's lock. A stream that is not found, as it knows its folders by other paths, is assumed to run while the newest
-        file is younger than an hour.
+        The table need not exist any more. The files are copies of rows, which must not stay longer than retention keeps these rows. No
+        stream starts a query meanwhile, because that takes the table's lock. A running stream that names its folders by other paths is not
+        found, so a stream is also assumed to run while the newest file is younger than an hour.
         """
         with self.lake.writer(table, "maintenance"):
             if self.lake.present_writer(writer_name(self.folders)) is not None or _is_in_use(self.lake, f"{QUERIES}/{table}"):
@@ -250,9 +250,9 @@ class Maintenance:
 
     def _carry(self, table: _Table) -> None:
         """Commit the metadata of earlier commits again, unless the newest commit has it."""
-        pinned = LakeSnapshot.of(self.lake)
-        commits = {key: commit for key in table.keys if (commit := pinned.newest_commit(table.name, key)) is not None}
-        delta = pinned.delta(table.name)
+        lake_snapshot = LakeSnapshot.of(self.lake)
+        commits = {key: commit for key in table.keys if (commit := lake_snapshot.newest_commit(table.name, key)) is not None}
+        delta = lake_snapshot.delta(table.name)
         if delta is not None and any(commit.version != delta.version() for commit in commits.values()):
             point("maintenance.before_carry")
             self.lake.carry_metadata(commits, delta)

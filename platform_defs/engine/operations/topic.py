@@ -115,7 +115,7 @@ class Topic:
             self._admin.alterConsumerGroupOffsets(self._group, offsets).all().get()
 
     def records(self) -> int:
-        """The number of offsets of all partitions."""
+        """The sum of the end offsets of all partitions."""
         with Naming(self._sink.topic):
             return sum(self._ends("latest").values())
 
@@ -203,7 +203,7 @@ class Topic:
 def kept_clients(spark: SparkSession, sinks: Iterable[Sink]) -> Iterator[None]:
     """Keep a client for administration open for each sink while the block runs, which its publishes share.
 
-    A sink whose client cannot be made, as without an address that can be resolved or a secret that is set, has one for each publish.
+    If the client of a sink cannot be made, because an address cannot be resolved or a secret is not set, each publish makes its own.
     """
     with ExitStack() as stack:
         for sink in sinks:

@@ -291,14 +291,14 @@ def test_after_a_failed_look_up_the_known_rows_are_still_read(tmp_path: Path) ->
     writer, ledger = _ledger(tmp_path), _ledger(tmp_path)
     for seq in (1, 2):
         writer.commit([(source_entry("l", seq, accepted=1, rows_read=1, offsets=(f"./{seq}|1|1",)),)])
-    head, pinned = ledger.head, LedgerSnapshot.of(ledger)
+    head, snapshot = ledger.head, LedgerSnapshot.of(ledger)
     with _failing("log_end", OSError(errno.EIO, "Input/output error")), pytest.raises(LakeError, match="cannot be read now"):
         _ = ledger.head
     files = [File(1, f"file:///in/{n}", 1, "l", folder="/in") for n in (1, 2)]
     records = ledger._files.files_of("l", head).records_of(files)
     assert all(records.has_present_state(file) for file in files)
-    assert pinned.totals("l")["accepted"] == 2
-    assert pinned.offsets("l") == {"./1|1|1", "./2|1|1"}
+    assert snapshot.totals("l")["accepted"] == 2
+    assert snapshot.offsets("l") == {"./1|1|1", "./2|1|1"}
     assert ledger.head == 2
 
 
