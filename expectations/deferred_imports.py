@@ -20,7 +20,7 @@ class DeferredModule(ModuleType):
 
 @contextmanager
 def deferred(*names: str) -> Iterator[None]:
-    """Give `DeferredModule`s to the modules that are imported meanwhile, and to no others.
+    """Give `DeferredModule`s to the modules that are imported while the block runs, and to no others.
 
     A module that has been imported before is not deferred.
 

@@ -72,7 +72,7 @@ def not_flat(samples: Sequence[Sample], rate: float, most_mb: Mapping[str, float
 
     Args:
         samples: all samples.
-        rate: events in a second.
+        rate: events per second.
         most_mb: the most memory, by the name of the measure.
     """
     grown, longest = growths(samples), longest_process(samples)

@@ -27,8 +27,8 @@ class Latency:
     """What to run.
 
     Args:
-        work: the folder of everything; the folder of each measured engine in it is deleted first.
-        rates: the rates, in events in a second, one after the other.
+        work: the folder for all files; the folder of each measured engine in it is deleted first.
+        rates: the rates, in events per second, one after the other.
         seconds: for how long each rate is sent.
         warm_up_s: for how long the middle rate is sent before, so that the JVM has compiled its code.
         keys: the number of keys.
@@ -55,7 +55,7 @@ def run(latency: Latency, engines: Sequence[str], note: Callable[[str], None]) -
     Args:
         latency: what to run.
         engines: `tidemark`, `spark`, or both.
-        note: receives a line now and then.
+        note: receives a line when a rate begins.
     """
     file, found = latency.work / "latency.json", dict[str, Any]()
     recorded = json.loads(file.read_text()).get("engines", {}) if file.exists() else {}
@@ -87,7 +87,7 @@ def _send(latency: Latency, world: World, note: Callable[[str], None]) -> list[t
     """Send all events; returns for each rate the first id that counts, and the id after the last."""
     middle, first, phases = sorted(latency.rates)[len(latency.rates) // 2], 0, list[tuple[int, int]]()
     for rate, seconds in ((middle, latency.warm_up_s), *((rate, latency.seconds) for rate in latency.rates)):
-        note(f"{rate:,.0f} events in a second for {seconds:.0f} s")
+        note(f"{rate:,.0f} events per second for {seconds:.0f} s")
         sending = world.produce(rate, seconds, latency.keys, first)
         try:
             last = first + sending.wait()["acked"]
@@ -100,25 +100,27 @@ def _send(latency: Latency, world: World, note: Callable[[str], None]) -> list[t
 
 
 def _percentiles(latency: Latency, world: World, engine: str, phases: Sequence[tuple[int, int]]) -> dict[str, Any]:
-    given = Input(records(world.broker.address, EVENTS))
+    inputs = Input(records(world.broker.address, EVENTS))
 
     def phase_of(number: int) -> int | None:
         return next((n for n, (first, last) in enumerate(phases) if first <= number < last), None)
 
     lake = world.root / "lake"
     outputs: dict[str, Mapping[int, list[int]]] = {
-        "window to table": window_latencies(given, _ends_in_table(lake / WINDOWS), BOUND_MS, phase_of),
-        "window to topic": window_latencies(given, _ends_in_topic(world), BOUND_MS, phase_of),
+        "window to table": window_latencies(inputs, _ends_in_table(lake / WINDOWS), BOUND_MS, phase_of),
+        "window to topic": window_latencies(inputs, _ends_in_topic(world), BOUND_MS, phase_of),
     }
     if engine == "tidemark":
         in_table = ((row["k"], row["last_id"], at) for at, rows in commits(lake / TOTALS, ("k", "last_id")) for row in rows)
         seen = sorted(records(world.broker.address, TOTALS), key=lambda record: record.at)
-        in_topic = ((one.value["k"], one.value["last_id"], one.at) for one in seen if one.value)
+        in_topic = ((record.value["k"], record.value["last_id"], record.at) for record in seen if record.value)
         outputs |= {
-            "upsert to table": upsert_latencies(given, in_table, phase_of),
-            "upsert to topic": upsert_latencies(given, in_topic, phase_of),
+            "upsert to table": upsert_latencies(inputs, in_table, phase_of),
+            "upsert to topic": upsert_latencies(inputs, in_topic, phase_of),
         }
-    return {f"{rate:g}": {name: _summary(of.get(n, [])) for name, of in outputs.items()} for n, rate in enumerate(latency.rates)}
+    return {
+        f"{rate:g}": {name: _summary(by_phase.get(n, [])) for name, by_phase in outputs.items()} for n, rate in enumerate(latency.rates)
+    }
 
 
 def _ends_in_table(table: Path) -> Iterator[tuple[int, int]]:

@@ -27,7 +27,7 @@ class Order:
         address: the address of the broker.
         topic: the topic.
         partitions: its partitions; an event is in the partition of its key.
-        rate: events in a second.
+        rate: events per second.
         seconds: for how long.
         keys: the number of keys.
         first_id: the id of the first event; ids are consecutive.

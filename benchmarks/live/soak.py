@@ -123,7 +123,7 @@ def run(soak: Soak, note: Callable[[str], None]) -> dict[str, Any]:
 
     Args:
         soak: what to run.
-        note: receives a line now and then.
+        note: receives a line for each sample and each kill.
     """
     shutil.rmtree(soak.work, ignore_errors=True)
     soak.work.mkdir(parents=True)

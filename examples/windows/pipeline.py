@@ -117,7 +117,7 @@ TABLES = [
         name="orders_so_far",
         inputs=("new_orders",),
         operator=Aggregate(by="window_start", aggregates={"orders": "sum(orders)", "amount": "sum(amount)"}),
-        description="The sum of these: the orders of each day so far.",
+        description="The sum of `new_orders`: the orders of each day so far.",
     ),
     DerivedAsset(
         name="best_pages",
