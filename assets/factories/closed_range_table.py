@@ -188,7 +188,7 @@ def _totals(accounts: Sequence[AccountPort]) -> dict[tuple[str, str], int]:
 
 
 def _add_days(context: dg.AssetExecutionContext, name: str, advanced: Advanced, is_final: Mapping[date, bool]) -> None:
-    """Add to each day's materialisation whether the day is finalized, its account, and the shares of a join's matched rows."""
+    """Add to each day's materialization whether the day is finalized, its account, and the shares of a join's matched rows."""
     for day, passed in is_final.items():
         accounts, matches = [a for a in advanced.accounts if a.day == day], [m for m in advanced.matches if m.day == day]
         context.add_asset_metadata({"finalized": passed, **_terms(accounts), **shares(matches)}, asset_key=name, partition_key=str(day))
@@ -247,7 +247,7 @@ def _event_times_check(times: tuple[int, int] | None, days: dg.DailyPartitionsDe
 def _days_finalized_check(context: dg.AssetExecutionContext, is_final: Mapping[date, bool], closed_to: int | None) -> dg.AssetCheckResult:
     """The check that the days of a run are finalized, also logged for each day.
 
-    Without it, a day that is not finalized would look complete: Dagster shows every day of a run as materialised.
+    Without it, a day that is not finalized would look complete: Dagster shows every day of a run as materialized.
     """
     metadata: dict[str, dg.MetadataValue] = {"finalized_up_to": moment(closed_to)}
     open_days = [day for day, is_finalized in is_final.items() if not is_finalized]

@@ -15,14 +15,14 @@ def topic_key(table: str) -> dg.AssetKey:
 
 
 def published_metadata(publication: PublishedPort) -> dict[str, str | int]:
-    """The metadata of a topic's materialisation."""
+    """The metadata of a topic's materialization."""
     return {"topic": publication.topic, "step": publication.step, "steps": publication.steps, "records": publication.records}
 
 
 def topic_asset(derived: DerivedAsset, topic: str) -> dg.AssetsDefinition:
     """Make the Kafka topic of a table an asset without partitions, downstream of the table.
 
-    Materialising it publishes the steps that the topic does not have yet.
+    Materializing it publishes the steps that the topic does not have yet.
 
     Args:
         derived: the table.

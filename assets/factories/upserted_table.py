@@ -24,7 +24,7 @@ HANDLED = "Every accepted row was handled, or is pending, late or filtered, and 
 def upserted_asset(derived: DerivedAsset, *, sources: Sequence[str], worker: Worker) -> dg.AssetsDefinition:
     """Make an upserted table an asset without partitions.
 
-    Materialising it handles the rows that arrived since the last step, and reports its metrics: partitions, rows, changes for each input
+    Materializing it handles the rows that arrived since the last step, and reports its metrics: partitions, rows, changes for each input
     row, and partitions without a usable rank end. The asset has the conservation law as a blocking check, which recomputes the whole table.
 
     Args:

@@ -15,7 +15,7 @@ class Advanced:
     """A table that was advanced and accounted for.
 
     Args:
-        metadata: the metadata of the materialisation.
+        metadata: the metadata of the materialization.
         accounts: one account for each side and day.
         count_differences: the batches whose row counts in ledger and log differ; see `AccountsPort.account_for`.
         matches: for a join, the matched, unmatched and late rows of each side and day; empty for other tables.

@@ -119,8 +119,8 @@ def test_a_day_that_is_finalized_in_part_fails_with_a_warning(closed_to: int | N
     assert {e.severity for e in (whole, *by_day.values())} == {dg.AssetCheckSeverity.WARN}
 
 
-def test_the_materialisation_of_a_day_shows_whether_the_day_is_finalized() -> None:
-    """Dagster shows every partition of a run as materialised, even a day without rows, or one whose results are not all final."""
+def test_the_materialization_of_a_day_shows_whether_the_day_is_finalized() -> None:
+    """Dagster shows every partition of a run as materialized, even a day without rows, or one whose results are not all final."""
     engine: Any = Engine((START, START + DAY), START + DAY + HOUR, [DayAccount("l", date(2026, 3, 1), accepted=1, matched=1)])
     table = event_time_asset(join("pairs"), sources=["l", "r"], days=DAYS, worker=ParallelWork())
     run = dg.materialize([table], tags=range_tags("2026-03-01", "2026-03-03"), resources={"engine": engine})

@@ -139,7 +139,7 @@ class PendingWork:
         return {"kept_from": _day(kept_days.first)} | ({} if complete_from is None else {"complete_from": _day(complete_from)})
 
     def _has_days(self, asset: str) -> bool:
-        """Whether an asset computes closed ranges, which Dagster materialises by day."""
+        """Whether an asset computes closed ranges, which Dagster materializes by day."""
         return self.reading.assets[asset].operator.reads.closes_ranges
 
     def progress(self, asset: str) -> Progress:
