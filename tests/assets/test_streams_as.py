@@ -63,7 +63,7 @@ class Refused:
 
 
 class OtherResults(IntervalJoin):
-    """An operator of a user, whose results are others than those of the query that it inherits."""
+    """An operator of a user, whose results differ from those of the query that it inherits."""
 
     def __call__(self, *frames: DataFrame) -> DataFrame:
         return super().__call__(*frames).limit(1)

@@ -1,4 +1,4 @@
-"""Leaderboards of an upserted table: for any steps that read its changelog, each leaderboard equals its operators over the whole log."""
+"""Leaderboards of an upserted table: whatever steps read its changelog, each one equals its operator over the whole log."""
 
 import random
 from collections import Counter

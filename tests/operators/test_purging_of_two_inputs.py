@@ -188,7 +188,7 @@ def test_the_columns_of_firings_and_an_evictor_in_each_firing(spark: SparkSessio
 
 
 def test_an_input_can_have_a_column_named_firing(spark: SparkSession) -> None:
-    """As a table of another window that purges."""
+    """The table of another window that purges has such a column."""
     named = [_few(spark, 0, 1).withColumn("firing", F.lit(side)) for side in (7, 8)]
     shared: dict[str, Any] = {"on": "k", "window": Tumbling(size=100), "purging": EveryRows(4)}
     [row, *_] = WindowJoin(**shared)(*named).collect()

@@ -87,7 +87,7 @@ def _final_rows(frames: Mapping[str, DataFrame]) -> DataFrame:
 
 @pytest.fixture(scope="module")
 def streamed(spark: SparkSession, stream: Path, tmp_path_factory: pytest.TempPathFactory) -> Results:
-    """The results of one streaming query, which computes all of them. An error while it runs fails all four tests of them."""
+    """The results of one streaming query, which computes all of them. An error while it runs fails every test that reads them."""
     before = spark.conf.get("spark.sql.exchange.reuse") or ""
     spark.conf.set("spark.sql.exchange.reuse", "false")  # Spark would share a shuffle of two stateful operators
     try:

@@ -92,7 +92,7 @@ def test_a_sink_has_its_registry(monkeypatch: pytest.MonkeyPatch):
         ),
     ],
 )
-def test_a_sink_that_does_not_fit_to_the_pipeline_is_refused(sinks: str, error: str):
+def test_a_sink_that_does_not_fit_the_pipeline_is_refused(sinks: str, error: str):
     with pytest.raises(TidemarkError, match=error):
         _sinks(sinks)
 
@@ -106,7 +106,7 @@ def test_a_sink_without_a_broker_is_refused():
     ("sink", "error"),
     [
         pytest.param("{topic: t, options: {kafka.acks: 1}}", "'kafka.acks' is 1; legal: all or -1", id="records that may be lost"),
-        pytest.param("{topic: t, options: {kafka.enable.idempotence: false}}", "legal: true, since a sink", id="another order"),
+        pytest.param("{topic: t, options: {kafka.enable.idempotence: false}}", "legal: true, because a sink", id="another order"),
         pytest.param("{topic: t, options: {kafka.Acks: 0}}", "'kafka.Acks' is 0; legal: all or -1", id="in another case"),
         pytest.param("{topic: t, options: {kafka.Transactional.Id: x}}", "is set by Spark", id="an option of Spark in another case"),
         pytest.param("{topic: t, options: {kafka.linger.ms: 1, kafka.Linger.ms: 2}}", "differs from another option in case", id="twice"),

@@ -100,7 +100,7 @@ def ranked(rows: Iterable[Row], by: Sequence[str], order: Callable[[Row], Any], 
 def joined(
     left: Sequence[Row], right: Sequence[Row], matches: Callable[[Row, Row], bool], at: Callable[[Row | None, Row | None], int]
 ) -> Table:
-    """A full outer join, row by row with each other one: `k`, `left`, `right` and the time of each result. Null keys match nothing."""
+    """A full outer join that compares all pairs of rows: `k`, `left`, `right` and the time of each result. Null keys match nothing."""
 
     def result(one: Row | None, other: Row | None) -> Row:
         return {"k": (one or other or {})["k"], "left": one, "right": other, "at": at(one, other)}

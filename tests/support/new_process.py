@@ -5,7 +5,7 @@ import sys
 
 
 def output_after_import(module: str, values: str) -> str:
-    """What a new process prints, which imports a module and prints values.
+    """The output of a new process that imports a module and prints values.
 
     It collects no garbage, and ends without freeing its objects: both would take a fifth of its time.
 

@@ -139,7 +139,7 @@ def test_a_trigger_by_processing_time_follows_the_clock_of_the_ledger(make_engin
 
 @dataclass(frozen=True)
 class _LargeAndSoonFinal:
-    """Shows windows with a number of rows, once the watermark is in their last two minutes."""
+    """Shows a window with at least `rows` rows, once the watermark is in its last two minutes."""
 
     rows: int
 
@@ -221,7 +221,7 @@ def test_pairs_are_shown_before_they_are_final(make_engine: MakeEngine) -> None:
 
 
 def _shown_pairs(engine: Engine, *assets: str) -> dict[str, list[tuple[Any, ...]]]:
-    """The values of each result's rows, of a semi join the left one, its time in minutes, and whether it is final, read by one query."""
+    """The values of both rows of each result (of the left one for a semi join), its time in minutes, and whether it is final; one query."""
     at = ((F.unix_millis("result_time") - START) / MINUTE).cast("int").alias("at")
     frames, found = list[DataFrame](), {asset: list[tuple[Any, ...]]() for asset in assets}
     for asset in assets:

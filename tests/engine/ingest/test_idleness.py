@@ -174,7 +174,7 @@ def test_batches_of_kind_silent_keep_their_lateness_decisions(engine: Engine, cl
 
 
 def test_the_lag_of_a_reader_is_its_distance_to_the_watermark_of_the_ledger(tmp_path: Path, clock: Clock) -> None:
-    """The lag is not 0 while an input table must be advanced, and that table is named; an idle table that is advanced is not waited for."""
+    """The lag is not 0 while an input table must be advanced, and that table is named; an idle table that was advanced is not."""
     contracts = [source(n, idle_timeout="1 hour") for n in ("l", "r", "p")]
     engine = bare_engine(tmp_path, clock, contracts, WIDE)
     _rows(engine, {"l": HOUR, "r": HOUR, "p": HOUR})

@@ -67,7 +67,7 @@ def _table(engine: Engine, asset: str) -> dict[str, Any]:
 
 
 def _same(found: dict[str, Any], wanted: dict[str, Any]) -> bool:
-    """Times are in another format in Spark's own JSON, so only the other columns are compared."""
+    """Whether both have the same rows. Spark's own JSON has times in another format, so only the other columns are compared."""
     return {k: (v["k"], v["v"]) for k, v in found.items()} == {k: (v["k"], v["v"]) for k, v in wanted.items()}
 
 
