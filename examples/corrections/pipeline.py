@@ -1,6 +1,7 @@
-"""A pipeline of tables that are corrected by late rows, or that keep a bounded state, with own triggers, evictors and watermarks.
+"""A pipeline of tables that are corrected by late rows, or that keep a bounded state.
 
-Rides of rented bicycles; `README.md` says when each table is of use, and `tests/examples/test_corrections.py` runs it.
+It has a trigger, an evictor and a watermark generator of its own. The rows are rides of rented bicycles. `README.md` says when each table
+is of use, and `tests/examples/test_corrections.py` runs it.
 """
 
 from collections.abc import Sequence

@@ -38,7 +38,7 @@ _APPROXIMATE = {
     "hll_sketch_agg": "approx_count_distinct(v)",
     "hll_union_agg": "approx_count_distinct(v)",
 }
-"""Functions that summarise rows in the order in which they are read, and what to write in place of each."""
+"""Functions that summarize rows in the order in which they are read, and what to write in place of each."""
 _ROW_ORDER = "the order in which Spark reads rows"
 _OTHER_THAN_ROWS = "more than the rows (random numbers, files or the session)"
 

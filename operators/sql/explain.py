@@ -94,7 +94,7 @@ def _indent(lines: Iterator[str]) -> Iterator[str]:
 
 
 def describe_parameters(value: Any) -> str:
-    """A specification with the parameters that differ from their defaults."""
+    """A specification as text, with the parameters that differ from their defaults."""
     if not dataclasses.is_dataclass(value):
         return repr(value)
     parameters = [

@@ -139,8 +139,8 @@ class Stream:
     def _has_more(self) -> bool:
         """Whether there may be more input to read now.
 
-        Topics may have more records than one micro-batch may have. A source of an alignment group may have more than one file, or may have
-        waited for its group at the last turn, and does not wait any more.
+        Topics may have more records than fit into one micro-batch. A source of an alignment group may have more than one file; or it waited
+        for its group at the last turn, and does not wait any more.
         """
         ahead = self._ahead
         return any(ranges.has_more for source, ranges in self.ranges.items() if source not in ahead) or bool(

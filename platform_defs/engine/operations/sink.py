@@ -131,7 +131,7 @@ class Sink:
 
 
 class Naming:
-    """Replaces an error of Kafka's client by a `SinkError` that names the topic. Another error, such as one of reading the table, stays."""
+    """Replaces an error of Kafka's client by a `SinkError` that names the topic. Other errors stay as they are."""
 
     def __init__(self, topic: str) -> None:
         self._topic = topic
