@@ -32,6 +32,7 @@ from operators import (
     Aggregate,
     AsOfJoin,
     CoGroup,
+    Consecutive,
     CountWindowAggregate,
     Deduplicate,
     Evictor,
@@ -66,6 +67,7 @@ OPERATORS = (
     TopK,
     TopN,
     Deduplicate,
+    Consecutive,
 )
 KEYS = "legal: keys that are text; YAML may read on, yes and no as true and false, so write them in quotes"
 _PROTOCOLS: dict[Any, tuple[type, ...]] = {Operator: OPERATORS, Trigger: TRIGGERS, Evictor: EVICTORS}
@@ -133,7 +135,7 @@ def model_of(kind: type) -> type[Declared]:
             model_field = Field(
                 ... if is_required else None, validation_alias=AliasChoices(*names), description=_descriptions(kind).get(field.name)
             )
-            fields[_field_name(field.name)] = (_field_type(hints[field.name]), model_field)
+            fields[_field_name(field.name)] = (_field_type(hints[field.name], kind), model_field)
     return _model(kind.__name__, Declared, (inspect.getdoc(kind) or "").partition("\n")[0], kind, fields)
 
 
@@ -170,10 +172,10 @@ def _descriptions(kind: type) -> dict[str, str]:
     return {name: re.sub(r"\s+", " ", text) for name, text in matches}
 
 
-def _field_type(hint: Any) -> Any:
-    """The type of a model's field, given the type of the dataclass's field."""
+def _field_type(hint: Any, owner: type | None = None) -> Any:
+    """The type of a model's field, given the type of the dataclass's field, and the dataclass unless the type is part of another."""
     if hint in _PROTOCOLS:
-        return one_of(_PROTOCOLS[hint])
+        return one_of([kind for kind in _PROTOCOLS[hint] if kind is not owner])  # a model that contains itself has no end
     if dataclasses.is_dataclass(hint):
         return model_of(cast(type, hint))
     if get_origin(hint) in (Union, UnionType):

@@ -16,6 +16,7 @@ from assets.contracts import BoundedOutOfOrderness, ContractError, DerivedAsset,
 from assets.pipeline import Pipeline
 from expectations.finding import check_name
 from operators import (
+    Consecutive,
     CountEvictor,
     CountWindowAggregate,
     Deduplicate,
@@ -26,6 +27,7 @@ from operators import (
     Select,
     Session,
     TimeEvictor,
+    TopK,
     TopN,
     Tumbling,
     WindowedAggregate,
@@ -99,6 +101,15 @@ tables:
   - name: board
     inputs: [r]
     operator: {top_n: {by: k, order_by: [v DESC, ts], rank_end: 3, ttl: 1 day}}
+  - name: best
+    inputs: [l]
+    operator:
+      consecutive:
+        of: {windowed_aggregate: {by: k, window: {tumbling: {size: 1 hour}}, aggregates: {n: count(*)}, allowed_lateness: 1 minute}}
+        then: {top_k: {k: 3, order_by: [n DESC, k]}}
+  - name: best_pairs
+    inputs: [l, r]
+    operator: {consecutive: {of: {window_join: {on: k, window: {tumbling: {size: 1 hour}}}}, then: {top_k: {k: 1, order_by: left_v}}}}
   - name: all
     inputs: [l]
     operator: {select: }
@@ -141,6 +152,9 @@ def test_every_kind_of_parameter_can_be_written():
         evictor=CountEvictor(rows=5),
         early=EveryStep(),
     )
+    hour = Tumbling(size="1 hour")
+    by_hour = WindowedAggregate(by="k", window=hour, aggregates={"n": "count(*)"}, allowed_lateness="1 minute")
+    pairs = WindowJoin(on="k", window=hour)
     assert made.tables == (
         DerivedAsset(
             name="joined",
@@ -156,9 +170,7 @@ def test_every_kind_of_parameter_can_be_written():
             operator=counts,
             shape=Shape(where="n > 1", select="*, n * 2 AS twice"),
         ),
-        DerivedAsset(
-            name="added", inputs=("l",), operator=ProcessWindow(window=Tumbling(size="1 hour"), purging=EveryInterval("5 minutes"))
-        ),
+        DerivedAsset(name="added", inputs=("l",), operator=ProcessWindow(window=hour, purging=EveryInterval("5 minutes"))),
         DerivedAsset(
             name="third",
             inputs=("l",),
@@ -169,6 +181,8 @@ def test_every_kind_of_parameter_can_be_written():
         ),
         DerivedAsset(name="newest", inputs=("l",), operator=Deduplicate(by="k", keep="last")),
         DerivedAsset(name="board", inputs=("r",), operator=TopN(by="k", order_by=("v DESC", "ts"), rank_end=3, ttl="1 day")),
+        DerivedAsset(name="best", inputs=("l",), operator=Consecutive(of=by_hour, then=TopK(k=3, order_by=("n DESC", "k")))),
+        DerivedAsset(name="best_pairs", inputs=("l", "r"), operator=Consecutive(of=pairs, then=TopK(k=1, order_by="left_v"))),
         DerivedAsset(name="all", inputs=("l",), operator=Select()),
         DerivedAsset(
             name="selected",
@@ -220,7 +234,7 @@ def test_the_schema_has_every_parameter_with_its_description(kind: type) -> None
             "intervall_join:",
             r"^tables\[0\]\.operator: 'intervall_join' is unknown; legal: a mapping with one key, of select, interval_join, as_of_join, "
             r"window_join, co_group, windowed_aggregate, process_window, count_window_aggregate, process_count_window, "
-            r"aggregate, top_k, top_n, deduplicate; did you mean 'interval_join'\?$",
+            r"aggregate, top_k, top_n, deduplicate, consecutive; did you mean 'interval_join'\?$",
         ),
         ("tumbling:", "hopping:", r"\.window: 'hopping' is unknown; legal: a mapping with one key, of tumbling, sliding, cumulative"),
         ("event_time: paid_at", "event_tim: paid_at", r"^sources\[1\]\.event_time: is missing; sources\[1\]\.event_tim: there is no such"),
@@ -244,6 +258,24 @@ def test_an_error_names_the_path_the_value_and_what_is_legal(old: str, new: str,
     assert old in TEXT
     with pytest.raises((DeclaredError, ContractError), match=message):
         read(TEXT.replace(old, new, 1))
+
+
+@pytest.mark.parametrize(
+    ("of", "then", "message"),
+    [
+        ("{window_join: {}}", "{top_k: {k: 3, order_by: n}}", r"^tables\[2\]\.operator\.consecutive\.of\.window_join\.on: is missing; "),
+        (
+            "{deduplicate: {by: zone}}",
+            "{top_k: {k: 3, order_by: n}}",
+            r"^table 'busy_zones': `of` is Deduplicate\(.*; legal: an operator of",
+        ),
+        ("{consecutive: {}}", "{top_k: {k: 3, order_by: n}}", r"\.of: 'consecutive' is unknown; legal: a mapping with one key, of select"),
+        ("{process_window: {window: {tumbling: {size: 1 hour}}}}", "{top_k: {k: three, order_by: n}}", r"\.then\.top_k\.k: legal: a whole"),
+    ],
+)
+def test_an_error_of_one_of_two_consecutive_operators_names_its_path(of: str, then: str, message: str) -> None:
+    with pytest.raises(DeclaredError, match=message):
+        read(TEXT.replace("top_k: {k: 3, order_by: rides DESC}", f"consecutive: {{of: {of}, then: {then}}}"))
 
 
 @pytest.mark.parametrize("text", ["", "[]", "a", "type: x\nattributes:"])
