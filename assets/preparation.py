@@ -12,7 +12,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 from assets.contract_checks import ENGINE_COLUMNS, ContractError, check_sql
 from assets.expressions import bare_function, check_columns_exist, check_expression, columns_read, function_names, reads_rows
 from assets.names import first_twice, fold_case
-from operators.columns import column_fault
+from operators.columns import column_fault, quoted_name
 from operators.nondeterministic import CHANCE, CLOCK, FILES, SESSION, is_time_of_the_clock
 
 ALL = "*"
@@ -90,7 +90,7 @@ class Preparation:
         for item in self._items:
             if isinstance(item.tree, exp.Star):
                 excluded = {fold_case(name) for name in item.excluded}
-                selected += [(name, _quoted(name)) for name in input_columns if fold_case(name) not in excluded]
+                selected += [(name, quoted_name(name)) for name in input_columns if fold_case(name) not in excluded]
             else:
                 selected.append((item.tree.alias_or_name, item.sql))
         if (duplicate := first_twice([name for name, _ in selected])) is not None:
@@ -101,7 +101,7 @@ class Preparation:
     def keeps(self, columns: Sequence[str]) -> bool:
         """Whether the operator reads columns of the input unchanged, under their own names."""
         prepared = self.columns(columns)
-        return all(prepared.get(column) in (column, _quoted(column)) for column in columns)
+        return all(prepared.get(column) in (column, quoted_name(column)) for column in columns)
 
     def lineage(self, input_columns: Sequence[str], engine_columns: Sequence[str] = ()) -> dict[str, list[str]]:
         """For each column that the operator reads, the input's columns that its SQL reads.
@@ -234,7 +234,3 @@ def _check_column(item: _Item) -> None:
         raise ContractError.bad_value("select", item.sql, legal)
     if legal := column_fault(name):
         raise ContractError.bad_value("select", item.sql, f"{legal}; write another name after AS, or {ALL} alone for all columns")
-
-
-def _quoted(name: str) -> str:
-    return f"`{name}`"

@@ -10,7 +10,7 @@ from pyspark.sql.types import DoubleType, FloatType, StructType
 
 from operators._support.aggregate_expressions import Aggregates, unmergeable_sum
 from operators._support.time_to_live import GENERATION, AfterTtl, TimeToLive
-from operators.columns import are_rows_equal, check_distinct, check_present, names, temporary
+from operators.columns import are_rows_equal, check_distinct, check_present, names, quoted_name, temporary
 from operators.contract import NEVER_LATE
 from operators.engine_columns import ARRIVAL, PARTIAL, PERIOD_END, PERIOD_START, SEQ, drop_engine_columns
 from operators.errors import StreamingError
@@ -192,8 +192,8 @@ class Aggregate:
         results = self._aggregate_all(rows.drop(PERIOD_START, PERIOD_END)).alias("r")
         periods = rows.groupBy(*self.key).agg(F.min(PERIOD_START).alias(PERIOD_START), F.max(PERIOD_END).alias(PERIOD_END)).alias("p")
         joined = results.join(periods, are_rows_equal("r", "p", self.key))
-        partial = F.struct(*[F.col(f"r.`{name}`").alias(name) for name in self.aggregates]).alias(PARTIAL)
-        return joined.select(*[f"r.`{c}`" for c in (*self.key, SEQ, ARRIVAL)], PERIOD_START, PERIOD_END, partial)
+        partial = F.struct(*[F.col(f"r.{quoted_name(name)}").alias(name) for name in self.aggregates]).alias(PARTIAL)
+        return joined.select(*[f"r.{quoted_name(c)}" for c in (*self.key, SEQ, ARRIVAL)], PERIOD_START, PERIOD_END, partial)
 
     def _aggregate_all(self, rows: DataFrame) -> DataFrame:
         """The results of all rows, without regard to the TTL. A row with `PARTIAL` is itself the result of earlier rows."""

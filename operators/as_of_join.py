@@ -12,7 +12,7 @@ from operators._support.join_columns import JoinColumns
 from operators._support.lateness import Lateness
 from operators._support.matched_rows import ROW_ID, finality, ids_in_pairs, with_ids, with_matched
 from operators.changelog import DELETE, INSERT, UPDATE_AFTER
-from operators.columns import FINAL_AT, RESULT_TIME, check_present, check_time, quoted, temporary
+from operators.columns import FINAL_AT, RESULT_TIME, check_present, check_time, quoted, quoted_name, temporary
 from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ, tie_breakers
 from operators.errors import ColumnError, OperatorError, StreamingError
 from operators.parameters import check_column
@@ -245,7 +245,7 @@ class AsOfJoin:
         """The rows of both sides: left rows with their names in the result, and versions as structs."""
         names = self.names
         is_end = F.lit(False) if self.change is None else F.col(self.change) == DELETE
-        payload = [F.col(f"`{c}`").alias(names.result_name(c, left, 1)) for c in right_without_change.columns if c not in names.key]
+        payload = [F.col(quoted_name(c)).alias(names.result_name(c, left, 1)) for c in right_without_change.columns if c not in names.key]
         position = self._position(1).alias(_POSITION)
         version = F.struct(F.struct(*tie_breakers(versions)).alias(_TIES), position, is_end.alias(_IS_END), *payload).alias(_VERSION)
         right_rows = versions.select(*names.key, position, F.lit(False).alias(_IS_LEFT), version)

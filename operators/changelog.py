@@ -10,7 +10,7 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from operators.column_types import has_map
-from operators.columns import are_rows_equal, as_comparable, check_free, check_present, temporary
+from operators.columns import are_rows_equal, as_comparable, check_free, check_present, quoted, quoted_name, temporary
 from operators.engine_columns import drop_engine_columns
 from operators.errors import OperatorError
 
@@ -51,8 +51,8 @@ def difference(before: DataFrame, after: DataFrame, *, key: Sequence[str], chang
     check_present(drop_engine_columns(before), key, "key")
     check_present(drop_engine_columns(after), drop_engine_columns(before).columns, "after")
     check_free(before, change)
-    columns = [*[F.col(f"`{c}`") for c in before.columns], F.lit(True).alias(_EXISTS)]
-    before_rows, after_rows = before.select(columns).alias("o"), after.select(columns).alias("n")
+    columns = [*quoted(before.columns), F.lit(True).alias(_EXISTS)]
+    before_rows, after_rows = before.select(*columns).alias("o"), after.select(*columns).alias("n")
     kinds = (
         F.when(F.col(f"o.{_EXISTS}").isNull(), F.array(F.lit(INSERT)))
         .when(F.col(f"n.{_EXISTS}").isNull(), F.array(F.lit(DELETE)))
@@ -61,7 +61,8 @@ def difference(before: DataFrame, after: DataFrame, *, key: Sequence[str], chang
     changes = before_rows.join(after_rows, are_rows_equal("o", "n", key), "full").withColumn(_KIND, F.explode(kinds))
     is_before = F.col(_KIND).isin(UPDATE_BEFORE, DELETE)
     return changes.select(
-        *[F.when(is_before, F.col(f"o.`{c}`")).otherwise(F.col(f"n.`{c}`")).alias(c) for c in before.columns], F.col(_KIND).alias(change)
+        *[F.when(is_before, F.col(f"o.{quoted_name(c)}")).otherwise(F.col(f"n.{quoted_name(c)}")).alias(c) for c in before.columns],
+        F.col(_KIND).alias(change),
     )
 
 
@@ -99,7 +100,7 @@ def fold(changelog: DataFrame, *, key: Sequence[str], order: str) -> DataFrame:
 
 def as_json(columns: Sequence[str]) -> Column:
     """Columns as a JSON object, with its nulls, and times in microseconds."""
-    fields = F.struct(*[F.col(f"`{c}`") for c in columns])
+    fields = F.struct(*quoted(columns))
     return F.to_json(fields, {"ignoreNullFields": "false", "timestampFormat": _MICROS, "timestampNTZFormat": _MICROS_NTZ})
 
 
@@ -150,7 +151,7 @@ def bag_changes(before: DataFrame, after: DataFrame, change: str = CHANGE) -> Da
         copies_after < copies_before, F.concat(F.array(F.lit(DELETE)), F.array_repeat(F.lit(INSERT), copies_after.cast("int")))
     )
     kinds = F.coalesce(kinds_if_more, kinds_if_fewer, F.array().cast("array<string>"))
-    return _aggregate_by_row(before, after, kinds.alias(_KIND)).select(*_columns_of(before), F.explode(_KIND).alias(change))
+    return _aggregate_by_row(before, after, kinds.alias(_KIND)).select(*quoted(before.columns), F.explode(_KIND).alias(change))
 
 
 def bag_difference(before: DataFrame, after: DataFrame, copies: str = "copies") -> DataFrame:
@@ -162,22 +163,18 @@ def bag_difference(before: DataFrame, after: DataFrame, copies: str = "copies") 
     check_present(after, before.columns, "after")
     check_free(before, copies)
     rows_with_copies = _aggregate_by_row(before, after, F.sum(_SIGN).alias(_KIND)).where(F.col(_KIND) != 0)
-    return rows_with_copies.select(*_columns_of(before), F.col(_KIND).alias(copies))
-
-
-def _columns_of(frame: DataFrame) -> list[Column]:
-    return [F.col(f"`{c}`") for c in frame.columns]
+    return rows_with_copies.select(*quoted(before.columns), F.col(_KIND).alias(copies))
 
 
 def _aggregate_by_row(before: DataFrame, after: DataFrame, aggregate: Column) -> DataFrame:
     """Aggregate the copies of each distinct row of two tables. The sign of a copy is -1 in `before` and 1 in `after`."""
-    rows = after.select(*_columns_of(before), F.lit(1).alias(_SIGN)).unionByName(before.withColumn(_SIGN, F.lit(-1)))
+    rows = after.select(*quoted(before.columns), F.lit(1).alias(_SIGN)).unionByName(before.withColumn(_SIGN, F.lit(-1)))
     columns_without_maps = [f.name for f in before.schema.fields if not has_map(f.dataType)]
     map_fields = [f for f in before.schema.fields if f.name not in columns_without_maps]
     if not map_fields:
-        return rows.groupBy(*_columns_of(before)).agg(aggregate)
-    entries = F.struct(*[as_comparable(F.col(f"`{f.name}`"), f.dataType) for f in map_fields])
+        return rows.groupBy(*quoted(before.columns)).agg(aggregate)
+    entries = F.struct(*[as_comparable(F.col(quoted_name(f.name)), f.dataType) for f in map_fields])
     # The maps of all copies are equal, except for the order of their entries.
-    first_maps = F.first(F.struct(*[F.col(f"`{f.name}`") for f in map_fields])).alias(_ROW)
-    aggregated_rows = rows.groupBy(*[F.col(f"`{c}`") for c in columns_without_maps], entries.alias(_ENTRIES)).agg(aggregate, first_maps)
-    return aggregated_rows.select(*[F.col(f"`{c}`") for c in columns_without_maps], f"{_ROW}.*", _KIND)
+    first_maps = F.first(F.struct(*quoted(f.name for f in map_fields))).alias(_ROW)
+    aggregated_rows = rows.groupBy(*quoted(columns_without_maps), entries.alias(_ENTRIES)).agg(aggregate, first_maps)
+    return aggregated_rows.select(*quoted(columns_without_maps), f"{_ROW}.*", _KIND)

@@ -32,9 +32,18 @@ def names(value: str | Sequence[str]) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) else tuple(value)
 
 
+def quoted_name(column: str) -> str:
+    """A column's name as Spark's SQL reads it: without quotes, a dot would separate the names of a struct and its field.
+
+    >>> quoted_name("a.b"), quoted_name("a`b")
+    ('`a.b`', '`a``b`')
+    """
+    return f"`{column.replace('`', '``')}`"
+
+
 def quoted(columns: Iterable[str]) -> list[str]:
-    """Names of columns as a selection of Spark reads them: without quotes, a dot would separate the names of a struct and its field."""
-    return [f"`{column}`" for column in columns]
+    """Names of columns as a selection of Spark reads them, each with quotes."""
+    return [quoted_name(column) for column in columns]
 
 
 def column_fault(name: str, *, underscore: bool = False) -> str | None:
@@ -66,7 +75,7 @@ def parameter(value: int, column: Column | str) -> Column:
             where the column is.
     """
     if isinstance(column, str):
-        return F.expr(parameter_sql(value, f"`{column}`"))
+        return F.expr(parameter_sql(value, quoted_name(column)))
     return F.get(F.expr(f"array({value}L)"), column.bitwiseAND(0).cast("int"))
 
 
@@ -83,7 +92,7 @@ def lookup(values: Mapping[int, int], column: str) -> Column:
         column: the column's name.
     """
     keys, results = (", ".join(f"{number}L" for number in numbers) for numbers in (values.keys(), values.values()))
-    return F.expr(f"get(array({results}), cast(array_position(array({keys}), `{column}`) - 1 AS INT))")
+    return F.expr(f"get(array({results}), cast(array_position(array({keys}), {quoted_name(column)}) - 1 AS INT))")
 
 
 def are_rows_equal(left_alias: str, right_alias: str, columns: Sequence[str], schema: StructType | None = None) -> Column:
@@ -97,7 +106,7 @@ def are_rows_equal(left_alias: str, right_alias: str, columns: Sequence[str], sc
     """
 
     def comparable_value(alias: str, column: str) -> Column:
-        column_value = F.col(f"{alias}.`{column}`")
+        column_value = F.col(f"{alias}.{quoted_name(column)}")
         return column_value if schema is None else as_comparable(column_value, schema[column].dataType)
 
     return combine_balanced(
@@ -142,8 +151,8 @@ def rows_of_keys(frame: DataFrame, keys: DataFrame, key: Sequence[str]) -> DataF
     if not key:
         return frame
     other = {column: temporary(f"key_{number}") for number, column in enumerate(key)}
-    keys = keys.select(*[F.col(f"`{column}`").alias(name) for column, name in other.items()])
-    is_equal = [F.col(f"`{column}`").eqNullSafe(F.col(name)) for column, name in other.items()]
+    keys = keys.select(*[F.col(quoted_name(column)).alias(name) for column, name in other.items()])
+    is_equal = [F.col(quoted_name(column)).eqNullSafe(F.col(name)) for column, name in other.items()]
     return frame.join(keys, combine_balanced(is_equal, lambda a, b: a & b, F.lit(True)), "left_semi")
 
 

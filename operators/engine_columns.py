@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import AtomicType
 
 from operators.column_types import can_be_ordered
-from operators.columns import temporary
+from operators.columns import quoted_name, temporary
 
 EVENT_TIME, SEQ, ARRIVAL = "event_time", "seq", "arrival"
 WATERMARK = temporary("watermark")
@@ -57,5 +57,6 @@ def tie_breakers(rows: DataFrame, without: Collection[str] = ()) -> list[Column]
         return [F.col(SEQ), F.col(ARRIVAL)]
     orderable_fields = [f for f in rows.schema.fields if f.name not in without and can_be_ordered(f.dataType)]
     return [
-        F.col(f"`{f.name}`") for f in sorted(orderable_fields, key=lambda f: (f.name != EVENT_TIME, not isinstance(f.dataType, AtomicType)))
+        F.col(quoted_name(f.name))
+        for f in sorted(orderable_fields, key=lambda f: (f.name != EVENT_TIME, not isinstance(f.dataType, AtomicType)))
     ]

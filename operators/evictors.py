@@ -14,7 +14,7 @@ from typing import Protocol, runtime_checkable
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from operators.columns import temporary
+from operators.columns import quoted, temporary
 from operators.engine_columns import EVENT_TIME, SEQ, drop_engine_columns, tie_breakers
 from operators.errors import OperatorError, check_count, is_instance, is_whole
 from operators.nondeterministic import check_deterministic
@@ -127,7 +127,7 @@ class DeltaEvictor:
 
     def keep(self, rows: DataFrame, group: Sequence[str], time: str) -> DataFrame:
         """The rows that are kept (see `Evictor`)."""
-        row, order = F.struct(*[F.col(f"`{c}`") for c in rows.columns]), F.struct(F.col(time), *_ties(rows, group))
+        row, order = F.struct(*quoted(rows.columns)), F.struct(F.col(time), *_ties(rows, group))
         pairs = rows.select(row.alias(ROW), F.max_by(row, order).over(Window.partitionBy(*group)).alias(LAST))
         is_evicted = F.coalesce(F.expr(self.delta) >= F.lit(self.threshold), F.lit(False))
         return pairs.where(~is_evicted).select(f"{ROW}.*")

@@ -15,7 +15,7 @@ from operators._support.late_rows import are_joined, watermark_if_late
 from operators._support.lateness import Lateness
 from operators._support.matched_rows import ROW_ID, finality, ids_in_pairs, result_times, with_ids, with_matched
 from operators._support.time_buckets import BucketedJoin, bucket_ms
-from operators.columns import FINAL_AT, RESULT_TIME, check_distinct, check_time, quoted, temporary
+from operators.columns import FINAL_AT, RESULT_TIME, check_distinct, check_time, quoted, quoted_name, temporary
 from operators.contract import ASIDE, NEVER_LATE
 from operators.engine_columns import EVENT_TIME, drop_engine_columns, tie_breakers
 from operators.nondeterministic import check_deterministic
@@ -236,7 +236,7 @@ class IntervalJoin(engine_streams.JoinedByQuery):
         sides, matches = (self._side(frames[0], right, 0), self._side(frames[1], left, 1)), self._is_match(*times, bounds)
         if self._has_left_rows_only:
             left_rows = (self._matched_left_rows if self.how == "semi" else self._unmatched_left_rows)(*sides, matches)
-            columns = [F.col(f"`{names.joined_name(c, right, 0)}`").alias(names.left_only_name(c)) for c in left.columns]
+            columns = [F.col(quoted_name(names.joined_name(c, right, 0))).alias(names.left_only_name(c)) for c in left.columns]
             return left_rows.select(*columns, *result_times(F.col(_LAST_MS), _TIMES.get(self.result_time)))
         joined = self._join(*sides, matches, self.how)
         return self._results(joined, left, right)

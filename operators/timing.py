@@ -8,7 +8,7 @@ from typing import Literal
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from operators.columns import parameter, parameter_sql
+from operators.columns import parameter, parameter_sql, quoted_name
 from operators.errors import DurationError, OperatorError, WindowError, is_whole
 
 Duration = int | str | timedelta
@@ -126,13 +126,13 @@ def is_between(column: str, first: int | None, last: int | None, *, includes_fir
         last: the last time in epoch ms; None for no end.
         includes_first: whether the first time is included, as the last one is.
     """
-    after = [] if first is None else [f"`{column}` {'>=' if includes_first else '>'} {_instant_sql(first, column)}"]
-    until = [] if last is None else [f"`{column}` <= {_instant_sql(last, column)}"]
+    after = [] if first is None else [f"{quoted_name(column)} {'>=' if includes_first else '>'} {_instant_sql(first, column)}"]
+    until = [] if last is None else [f"{quoted_name(column)} <= {_instant_sql(last, column)}"]
     return F.expr(" AND ".join([*after, *until]) or "TRUE")
 
 
 def _instant_sql(epoch_ms: int, column: str) -> str:
-    return f"timestamp_millis({parameter_sql(epoch_ms, f'unix_millis(`{column}`)')})"
+    return f"timestamp_millis({parameter_sql(epoch_ms, f'unix_millis({quoted_name(column)})')})"
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,19 @@ from operators._support.ordering import Ordering
 from operators._support.row_windows import SOURCE_WINDOW, AssignedWindows, ResultWindows
 from operators._support.window_assignment import times_of_end, window_bounds
 from operators.column_types import can_be_ordered
-from operators.columns import FINAL_AT, RANK, RESULT_TIME, WINDOW_END, WINDOW_START, check_distinct, check_present, names, quoted, temporary
+from operators.columns import (
+    FINAL_AT,
+    RANK,
+    RESULT_TIME,
+    WINDOW_END,
+    WINDOW_START,
+    check_distinct,
+    check_present,
+    names,
+    quoted,
+    quoted_name,
+    temporary,
+)
 from operators.contract import ASIDE
 from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ, drop_engine_columns
 from operators.errors import OperatorError, StreamingError, check_count
@@ -178,7 +190,7 @@ class TopK:
         rows_of_group = F.collect_list(F.struct(*quoted(c for c in rows.columns if c not in group)))
         first_rows = F.slice(F.array_sort(rows_of_group, lambda a, b: spark_streaming.compare_structs(a, b, order)), 1, self.k)
         ranked = rows.groupBy(*group).agg(first_rows.alias(_FIRST)).select(*group, F.posexplode(_FIRST).alias(_INDEX, _FIRST))
-        columns = [F.col(c) if c in group else F.col(f"{_FIRST}.`{c}`") for c in rows.columns]
+        columns = [F.col(c) if c in group else F.col(f"{_FIRST}.{quoted_name(c)}") for c in rows.columns]
         return ranked.select(*columns, (F.col(_INDEX) + 1).alias(RANK)).withColumns(times_of_end())
 
     def finalized_at(self, *frames: DataFrame) -> DataFrame:
@@ -194,7 +206,7 @@ class TopK:
         if isinstance(self._windows, ResultWindows):
             return rows.drop(EVENT_TIME)
         columns = [c for c in drop_engine_columns(rows).columns if c not in (RESULT_TIME, FINAL_AT)]
-        renamed = [F.col(f"`{c}`").alias(SOURCE_WINDOW.get(c, c)) for c in columns]
+        renamed = [F.col(quoted_name(c)).alias(SOURCE_WINDOW.get(c, c)) for c in columns]
         return self._windows.assign(rows).select(*renamed, *window_bounds())
 
     def _total_order(self, rows: DataFrame) -> list[Ordering]:

@@ -15,7 +15,7 @@ from operators._support.panes import WINDOW
 from operators._support.shared_windows import ROW_COUNT, ROWS, SharedWindows, check_evicted_sides
 from operators._support.window_assignment import assign_windows, key_group
 from operators._support.windowed_operator import WindowedOperator
-from operators.columns import FINAL_AT, RESULT_TIME, check_distinct, check_time, quoted, temporary
+from operators.columns import FINAL_AT, RESULT_TIME, check_distinct, check_time, quoted, quoted_name, temporary
 from operators.contract import ASIDE
 from operators.engine_columns import EVENT_TIME, drop_engine_columns
 from operators.errors import OperatorError, StreamingError
@@ -157,7 +157,7 @@ class WindowJoin(WindowedOperator):
         left_rows, right_rows = (self._side(rows[i], (left, right)[i], (right, left)[i], i) for i in (0, 1))
         if self.how in ("semi", "anti"):
             chosen_rows = left_rows.join(right_rows, self._is_match(), f"left_{self.how}")
-            columns = [F.col(f"`{self.names.joined_name(c, right, 0)}`").alias(self.names.left_only_name(c)) for c in left.columns]
+            columns = [F.col(quoted_name(self.names.joined_name(c, right, 0))).alias(self.names.left_only_name(c)) for c in left.columns]
             row_count = [F.col(ROW_COUNT).alias(ROWS_SEEN)] if with_row_count else []
             return chosen_rows.select(*columns, *shared_windows.bounds(), *row_count, *shared_windows.result_times())
         joined = left_rows.join(right_rows, self._is_match(), self.how).withColumn(WINDOW, F.coalesce(WINDOW, _RIGHT_WINDOW))

@@ -13,7 +13,7 @@ from operators._support.firings import FIRED_AT, FIRING, Purging, assign_firings
 from operators._support.panes import CLOSED, PANE, WINDOW, assign_panes, expand_to_windows
 from operators._support.window_assignment import assign_windows, times_of_end, window_bounds, window_times
 from operators._support.windowed_operator import WindowedOperator
-from operators.columns import FINAL_AT, RESULT_TIME, check_distinct, check_present, check_time, names, temporary
+from operators.columns import FINAL_AT, RESULT_TIME, check_distinct, check_present, check_time, names, quoted_name, temporary
 from operators.contract import ASIDE
 from operators.engine_columns import EVENT_TIME, drop_engine_columns
 from operators.errors import OperatorError, StreamingError
@@ -181,7 +181,10 @@ class WindowedAggregate(WindowedOperator):
     def _aggregate_set(self, rows: DataFrame, columns: Sequence[str]) -> DataFrame:
         """The results of a grouping set."""
         results = replace(self, by=tuple(columns), grouping_sets=None)(rows)
-        keys = [F.col(f"`{c}`") if c in columns else F.lit(None).cast(rows.select(f"`{c}`").schema[0].dataType).alias(c) for c in self.key]
+        keys = [
+            F.col(quoted_name(c)) if c in columns else F.lit(None).cast(rows.select(quoted_name(c)).schema[0].dataType).alias(c)
+            for c in self.key
+        ]
         left_out = sum(1 << n for n, c in enumerate(reversed(self.key)) if c not in columns)
         return results.select(*keys, F.lit(left_out).cast("bigint").alias(GROUPING_ID), *results.columns[len(columns) :])
 

@@ -22,7 +22,7 @@ from pyspark.sql.types import DoubleType, FloatType, StructType
 from operators._support.collected_order import first_in_read_order
 from operators._support.order_independent import rewrite_aggregates
 from operators._support.sql_tokens import Token, calls_of, tokens_of
-from operators.columns import TEMPORARY
+from operators.columns import TEMPORARY, quoted_name
 from operators.errors import ColumnError, OperatorError
 from operators.nondeterministic import CHANCE, FILES, SESSION, check_deterministic, nondeterministic_part, way_out_of
 from operators.parameters import is_name
@@ -233,7 +233,7 @@ class Aggregates:
 
     def merge_columns(self, partial: DataFrame) -> list[Column]:
         """The columns that merge partial results, which have the aggregates' names; none depends on the order of the rows."""
-        sql_by_name = {name: f"{expression.merge_function}(`{name}`)" for name, expression in self.expressions.items()}
+        sql_by_name = {name: f"{expression.merge_function}({quoted_name(name)})" for name, expression in self.expressions.items()}
         return [F.expr(sql) for sql in rewrite_aggregates(sql_by_name, partial).values()]
 
     def check_merged_sums(self, schema: StructType) -> None:

@@ -11,7 +11,7 @@ from operators._support.panes import WINDOW
 from operators._support.row_windows import SOURCE_WINDOW, AssignedWindows
 from operators._support.time_to_live import GENERATION, TimeToLive, ends_at_or_after
 from operators._support.window_assignment import window_bounds, window_times
-from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START, quoted, temporary
+from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START, quoted, quoted_name, temporary
 from operators.contract import NEVER_LATE
 from operators.engine_columns import EVENT_TIME, FINALIZED_AT, WHICH, drop_engine_columns, tie_breakers
 from operators.errors import OperatorError
@@ -196,5 +196,5 @@ class WindowDeduplication:
             row_count: the column with the number of the window's rows, if the result has it.
         """
         chosen_rows = self.choice.select(rows, (*self.key, WINDOW))
-        renamed = [F.col(f"`{c}`").alias(name) for c, name in zip(columns, self.input_columns(columns), strict=True)]
+        renamed = [F.col(quoted_name(c)).alias(name) for c, name in zip(columns, self.input_columns(columns), strict=True)]
         return chosen_rows.select(*renamed, *window_bounds(), *row_count, *window_times(self.windows.window))

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from operators.columns import check_distinct, check_present, check_same_types, names, temporary
+from operators.columns import check_distinct, check_present, check_same_types, names, quoted_name, temporary
 from operators.errors import ColumnError, OperatorError
 from operators.parameters import check_columns, check_prefix
 
@@ -97,7 +97,7 @@ class JoinColumns:
 
     def side_columns(self, columns: Sequence[str], other_frame: DataFrame, index: int) -> list[Column]:
         """A side's columns with their names during the join."""
-        return [F.col(f"`{c}`").alias(self.joined_name(c, other_frame, index)) for c in columns]
+        return [F.col(quoted_name(c)).alias(self.joined_name(c, other_frame, index)) for c in columns]
 
     def key_pairs(self) -> list[tuple[Column, Column]]:
         """Each key column of the left side with that of the right side."""

@@ -9,7 +9,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from operators.columns import FINAL_AT, RESULT_TIME, as_comparable
+from operators.columns import FINAL_AT, RESULT_TIME, as_comparable, quoted_name
 from operators.engine_columns import EVENT_TIME, FINALIZED_AT, MATCHED, WHICH, drop_engine_columns
 from operators.timing import timestamp
 
@@ -50,7 +50,7 @@ def with_ids(frames: Sequence[DataFrame]) -> list[DataFrame]:
 
 def _hash(frame: DataFrame) -> Column:
     """A hash of a row, which distinguishes nulls."""
-    values = [as_comparable(F.col(f"`{f.name}`"), f.dataType) for f in frame.schema.fields]
+    values = [as_comparable(F.col(quoted_name(f.name)), f.dataType) for f in frame.schema.fields]
     return F.xxhash64(*values, *[value.isNull() for value in values])
 
 
@@ -61,7 +61,7 @@ def ids_in_pairs(pairs: DataFrame, columns: Sequence[str]) -> DataFrame:
         pairs: results with a row of every input.
         columns: for each input, the column that has the id of its row.
     """
-    ids = [pairs.select(F.lit(index).alias(WHICH), F.col(f"`{column}`").alias(ROW_ID)) for index, column in enumerate(columns)]
+    ids = [pairs.select(F.lit(index).alias(WHICH), F.col(quoted_name(column)).alias(ROW_ID)) for index, column in enumerate(columns)]
     return reduce(DataFrame.unionByName, ids).distinct()
 
 

@@ -7,6 +7,7 @@ from typing import Self
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from operators.columns import quoted_name
 from operators.errors import OperatorError
 from operators.parameters import check_column
 
@@ -48,7 +49,7 @@ class Ordering:
 
     def sort_expression(self) -> Column:
         """The order as a Spark sort expression."""
-        column = F.col(f"`{self.column}`")
+        column = F.col(quoted_name(self.column))
         if self.descending:
             return column.desc_nulls_first() if self.nulls_first else column.desc_nulls_last()
         return column.asc_nulls_first() if self.nulls_first else column.asc_nulls_last()

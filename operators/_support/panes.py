@@ -4,7 +4,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from operators._support.lateness import Lateness
-from operators.columns import temporary
+from operators.columns import quoted, temporary
 from operators.engine_columns import WATERMARK
 from operators.timing import millis
 from operators.windows import END, Aligned, since_last_multiple
@@ -27,7 +27,7 @@ def assign_panes(rows: DataFrame, window: Aligned, time: str, lateness: Lateness
     if WATERMARK in rows.columns:
         closed_up_to = lateness.closed_up_to(millis(F.col(WATERMARK)))
         closed = F.when(closed_up_to >= pane + window.pane - 1, closed_up_to)
-    columns = [F.col(f"`{c}`") for c in rows.columns if c != WATERMARK]
+    columns = quoted(c for c in rows.columns if c != WATERMARK)
     return rows.where(F.col(time).isNotNull()).select(*columns, pane.alias(PANE), closed.alias(CLOSED))
 
 

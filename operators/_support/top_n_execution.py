@@ -17,7 +17,7 @@ from operators._support.top_n_promise import (
     rows_of_known_change,
 )
 from operators.changelog import COMMIT_VERSION, COMMITTED_AT, INSERT, UPDATE_AFTER
-from operators.columns import RANK, as_comparable, check_distinct, check_present, temporary
+from operators.columns import RANK, as_comparable, check_distinct, check_present, quoted, quoted_name, temporary
 from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ, drop_engine_columns
 from operators.errors import ColumnError
 
@@ -107,7 +107,7 @@ def count_other_rank_ends(query: TopNQuery, rows: DataFrame) -> DataFrame:
     group = query.partition
     if query.ttl:
         rows, group = query.ttl.with_generation(query.partition, rows), (*group, GENERATION)
-    has_other_end = ~F.col(f"`{query.last}`").eqNullSafe(F.col(LAST_RANK))
+    has_other_end = ~F.col(quoted_name(query.last)).eqNullSafe(F.col(LAST_RANK))
     return _with_last_rank(query, rows, group).where(has_other_end).groupBy(*query.partition).agg(F.count("*").alias("rows"))
 
 
@@ -161,7 +161,7 @@ def _drop_retracted(rows: DataFrame, change: str) -> DataFrame:
     """
     ignored_columns = (SEQ, ARRIVAL, EVENT_TIME, COMMIT_VERSION, COMMITTED_AT, change, *RANKING_COLUMNS)
     equal_rows = Window.partitionBy(
-        *[as_comparable(F.col(f"`{f.name}`"), f.dataType) for f in rows.schema.fields if f.name not in ignored_columns]
+        *[as_comparable(F.col(quoted_name(f.name)), f.dataType) for f in rows.schema.fields if f.name not in ignored_columns]
     )
     is_added = F.col(change).isin(INSERT, UPDATE_AFTER)
     by_arrival = equal_rows.orderBy(*row_tie_breakers(rows))
@@ -178,7 +178,7 @@ def _rank_rows(query: TopNQuery, rows: DataFrame) -> DataFrame:
     rank = _rank_column(query, rows, query.partition)
     last_rank = F.col(LAST_RANK) if isinstance(query.last, str) else F.lit(query.last)
     shown_rows = rows.withColumn(_RANK, rank).where((F.col(_RANK) <= last_rank) & (F.col(_RANK) >= query.first))
-    columns = [F.col(f"`{c}`") for c in rows.columns if c != LAST_RANK]
+    columns = quoted(c for c in rows.columns if c != LAST_RANK)
     return shown_rows.select(*columns, *([F.col(_RANK).alias(RANK)] if query.with_rank else []))
 
 

@@ -14,7 +14,7 @@ from operators._support.ordering import Ordering
 from operators._support.time_to_live import GENERATION, IS_CURRENT
 from operators._support.top_n_plan import TopNQuery
 from operators.changelog import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
-from operators.columns import temporary
+from operators.columns import quoted, quoted_name, temporary
 from operators.contract import PROMISE_BROKEN
 from operators.engine_columns import tie_breakers
 
@@ -68,11 +68,11 @@ def keys_moved_back(query: TopNQuery, rows: DataFrame) -> DataFrame:
     """The keys with a row that came after the row that it replaced, or that was deleted, whether or not a rank could change."""
     ranked_rows = rows_of_known_change(query, rows)
     by_arrival = Window.partitionBy(*query.key).orderBy(*row_tie_breakers(ranked_rows))
-    previous_order = F.lag(F.struct(*[f"`{o.column}`" for o in query.order])).over(by_arrival)
+    previous_order = F.lag(F.struct(*quoted(o.column for o in query.order))).over(by_arrival)
     rows_with_previous = ranked_rows.withColumn(_BEFORE, previous_order)
-    is_deleted = F.col(f"`{query.change}`") == DELETE if query.change else F.lit(False)
+    is_deleted = F.col(quoted_name(query.change)) == DELETE if query.change else F.lit(False)
     is_behind = F.col(_BEFORE).isNotNull() & _is_behind(
-        query.order, lambda c: F.col(f"`{c}`"), lambda c: F.col(f"{_BEFORE}.`{c}`"), F.lit(False)
+        query.order, lambda c: F.col(quoted_name(c)), lambda c: F.col(f"{_BEFORE}.{quoted_name(c)}"), F.lit(False)
     )
     return rows_with_previous.where(is_behind | is_deleted).select(*query.key).distinct()
 
@@ -85,15 +85,19 @@ def rows_of_known_change(query: TopNQuery, rows: DataFrame) -> DataFrame:
 
 def _mark_moves_back(query: TopNQuery, kept_rows: DataFrame, newest_rows: DataFrame) -> DataFrame:
     """The kept rows with `_MOVES_BACK`: whether the new row that replaces a row breaks the promise; null if none replaces it."""
-    columns = [*dict.fromkeys([*query.key, *(o.column for o in query.order), *([query.change] if query.change else [])])]
-    new_rows = newest_rows.select(F.struct(*[f"`{c}`" for c in columns]).alias(_BY_KEY))
+    columns: list[str] = [*dict.fromkeys([*query.key, *(o.column for o in query.order), *([query.change] if query.change else [])])]
+    new_rows = newest_rows.select(F.struct(*quoted(columns)).alias(_BY_KEY))
     loses_a_tie = F.col(f"kept.{_IS_LAST}") if _may_lose_a_tie(query) else F.lit(False)
-    is_behind = _is_behind(query.order, lambda c: F.col(f"new.{_BY_KEY}.`{c}`"), lambda c: F.col(f"kept.`{c}`"), loses_a_tie)
-    is_deleted = F.col(f"{_BY_KEY}.`{query.change}`") == DELETE if query.change else F.lit(False)
+    is_behind = _is_behind(
+        query.order, lambda c: F.col(f"new.{_BY_KEY}.{quoted_name(c)}"), lambda c: F.col(f"kept.{quoted_name(c)}"), loses_a_tie
+    )
+    is_deleted = F.col(f"{_BY_KEY}.{quoted_name(query.change)}") == DELETE if query.change else F.lit(False)
     moves_back = F.when(F.col(_BY_KEY).isNotNull(), is_deleted | is_behind).alias(_MOVES_BACK)
-    is_same = reduce(lambda a, b: a & b, [F.col(f"kept.`{c}`").eqNullSafe(F.col(f"new.{_BY_KEY}.`{c}`")) for c in query.key])
+    is_same = reduce(
+        lambda a, b: a & b, [F.col(f"kept.{quoted_name(c)}").eqNullSafe(F.col(f"new.{_BY_KEY}.{quoted_name(c)}")) for c in query.key]
+    )
     compared = _mark_last_ties(query, kept_rows).alias("kept").join(new_rows.alias("new"), is_same, "left")
-    return compared.select(*[F.col(f"kept.`{c}`") for c in kept_rows.columns], moves_back)
+    return compared.select(*[F.col(f"kept.{quoted_name(c)}") for c in kept_rows.columns], moves_back)
 
 
 def _may_lose_a_tie(query: TopNQuery) -> bool:
@@ -108,7 +112,7 @@ def _mark_last_ties(query: TopNQuery, kept_rows: DataFrame) -> DataFrame:
     """
     if not _may_lose_a_tie(query):
         return kept_rows
-    partition, order = Window.partitionBy(*query.partition), F.struct(*[f"`{o.column}`" for o in query.order])
+    partition, order = Window.partitionBy(*query.partition), F.struct(*quoted(o.column for o in query.order))
     by_order = partition.orderBy(*[o.sort_expression() for o in query.order], *[c.asc_nulls_first() for c in row_tie_breakers(kept_rows)])
     ranked = kept_rows.withColumn(_RANK, F.row_number().over(by_order))
     last_order = F.max(F.when(F.col(_RANK) == query.last, F.struct(order.alias("order")))).over(partition)

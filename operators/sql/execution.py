@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import TimestampType
 
 from operators._support.ordering import Ordering
-from operators.columns import TEMPORARY
+from operators.columns import TEMPORARY, quoted
 from operators.engine_columns import ARRIVAL, SEQ
 from operators.select import Select as SelectRows
 from operators.sql.errors import SqlError
@@ -57,7 +57,7 @@ def rows_of(planned: Plan, frames: Mapping[str, DataFrame]) -> DataFrame:
     if planned.is_explained:
         session = next(iter(frames.values())).sparkSession
         return session.range(1).select(F.lit(explain(planned.relation)).alias("plan"))
-    return _order_rows(evaluate(planned.relation, frames).select(*[f"`{c}`" for c in planned.relation.columns]), planned.order)
+    return _order_rows(evaluate(planned.relation, frames).select(*quoted(planned.relation.columns)), planned.order)
 
 
 def _order_rows(rows: DataFrame, order: Order) -> DataFrame:

@@ -7,6 +7,7 @@ from itertools import chain, count
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 
+from operators.columns import quoted_name
 from operators.errors import did_you_mean
 from operators.sql.dialect import Tree
 from operators.sql.errors import SqlError
@@ -23,7 +24,7 @@ def column_sql(name: str) -> str:
     ('item', '`table`', '`EXPR$0`')
     """
     is_plain = _PLAIN.fullmatch(name) and name.upper() not in _KEYWORDS
-    return name if is_plain else f"`{name.replace('`', '``')}`"
+    return name if is_plain else quoted_name(name)
 
 
 def find_name(name: str, candidates: Iterable[str]) -> str | None:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
+from operators.columns import quoted_name
 from operators.errors import did_you_mean
 from operators.select import Select as SelectRows
 from operators.sql.dialect import Tree
@@ -233,7 +234,7 @@ def _direction(tree: Tree, planner: Planner, query: Tree, relation: Relation) ->
         way_out = f"select it with a name, and order by that{did_you_mean(column.name, relation.columns)}"
         raise SqlError.refused(f"ORDER BY {column.sql()}", reason, way_out)
     nulls = "FIRST" if tree.args.get("nulls_first") else "LAST"
-    return f"`{name}` {'DESC' if tree.args.get('desc') else 'ASC'} NULLS {nulls}"
+    return f"{quoted_name(name)} {'DESC' if tree.args.get('desc') else 'ASC'} NULLS {nulls}"
 
 
 def _check_complete(relation: Relation) -> Relation:

@@ -5,6 +5,7 @@ from dataclasses import dataclass, replace
 
 from sqlglot import exp
 
+from operators.columns import quoted_name
 from operators.engine_columns import EVENT_TIME
 from operators.sql.dialect import Tree, spark_sql
 from operators.sql.errors import SqlError
@@ -147,6 +148,6 @@ def _key(scope: Scope, items: list[Item], tree: Tree) -> str:
 def _direction(tree: Tree, column: str) -> str:
     """A column of ORDER BY with its direction; nulls are the smallest values unless the query says otherwise."""
     descending, nulls_first = bool(tree.args.get("desc")), bool(tree.args.get("nulls_first"))
-    quoted = column if column.isidentifier() or not column else f"`{column}`"
+    quoted = column if column.isidentifier() or not column else quoted_name(column)
     nulls = "" if nulls_first != descending else f" NULLS {'FIRST' if nulls_first else 'LAST'}"
     return f"{quoted}{' DESC' if descending else ''}{nulls}"

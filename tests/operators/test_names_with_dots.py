@@ -1,4 +1,4 @@
-"""A column whose name has a dot is passed along by every operator that returns the columns of its rows."""
+"""A column whose name has a dot or a backtick is passed along by every operator that returns the columns of its rows."""
 
 from functools import reduce
 
@@ -18,10 +18,11 @@ from operators import (
     TopN,
     Tumbling,
     WindowJoin,
+    sql,
 )
 
 HOUR, SESSIONS = Tumbling(size="1 hour"), Session(gap="1 hour")
-ROW = "SELECT 'x' AS k, TIMESTAMP '2026-01-01 10:00:00' AS event_time, 7 AS `a.b`"
+ROW = "SELECT 'x' AS k, TIMESTAMP '2026-01-01 10:00:00' AS event_time, 7 AS `a.b`, 8 AS `c``d`"
 HOW = ("inner", "left", "full", "semi")
 RANKED: dict[str, Operator] = {
     "row": TopN(by="k", order_by="event_time", rank_end=1),
@@ -47,15 +48,21 @@ JOINS: dict[str, Operator] = {
 
 @pytest.mark.spark
 @pytest.mark.parametrize("with_order", [True, False])
-def test_a_column_with_a_dot_is_passed_along(spark: SparkSession, with_order: bool):
+def test_a_column_with_a_dot_or_a_backtick_is_passed_along(spark: SparkSession, with_order: bool):
     rows = spark.sql(f"{ROW}, 1L AS seq, 1L AS arrival" if with_order else ROW)
-    results = [(name, op(rows), "`a.b`") for name, op in RANKED.items()]
-    results += [(name, op(rows), "elements[0].`a.b`") for name, op in ELEMENTS.items() if with_order or name != "counted"]
+    results = [(name, op(rows), "struct(`a.b`, `c``d`)") for name, op in RANKED.items()]
+    results += [
+        (name, op(rows), "struct(elements[0].`a.b`, elements[0].`c``d`)")
+        for name, op in ELEMENTS.items()
+        if with_order or name != "counted"
+    ]
     for name, join in JOINS.items():
         joined = join(rows, rows)
-        results += [(name, joined, f"`{column}`") for column in joined.columns if column.endswith("a.b")]
-    results += [("groups", CoGroup(on="k", window=HOUR)(rows, rows), "right[0].`a.b`")]
-    values = [frame.selectExpr(f"'{name}' AS name", f"{column} AS value") for name, frame, column in results]
-    found = [(row.name, row.value) for row in reduce(DataFrame.union, values).collect()]
-    assert found == [(name, 7) for name, _, _ in results]
+        sides = {column.removesuffix("a.b") for column in joined.columns if column.endswith("a.b")}
+        results += [(name, joined, f"struct(`{side}a.b`, `{side}c``d`)") for side in sides]
+    results += [("groups", CoGroup(on="k", window=HOUR)(rows, rows), "struct(right[0].`a.b`, right[0].`c``d`)")]
+    results += [("sql", sql("SELECT * FROM r", {"r": rows}), "struct(`a.b`, `c``d`)")]
+    values = [frame.selectExpr(f"'{name}' AS name", f"{columns} AS values") for name, frame, columns in results]
+    found = [(row.name, tuple(row.values)) for row in reduce(DataFrame.union, values).collect()]
+    assert found == [(name, (7, 8)) for name, _, _ in results]
     assert {*RANKED, *JOINS} <= {name for name, _ in found}

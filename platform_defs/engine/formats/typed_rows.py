@@ -8,6 +8,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import AtomicType, BinaryType, StructField, StructType
 
 from assets.contracts import SourceContract
+from operators.columns import quoted_name
 from platform_defs.engine.formats.raw_rows import new_column_fault, type_fault
 from platform_defs.engine.formats.values import convert, is_lost, nullable, to_text
 
@@ -17,7 +18,7 @@ _JSON = {"ignoreNullFields": "false", "timestampFormat": f"{_MICROSECONDS}[XXX]"
 
 def column_of(name: str) -> Column:
     """A column by its name, which may contain any character."""
-    return F.col(f"`{name.replace('`', '``')}`")
+    return F.col(quoted_name(name))
 
 
 @dataclass(frozen=True)
