@@ -93,6 +93,14 @@ def check_columns_exist(
             raise _no_column(parameter, name, name, columns, owner)
 
 
+def check_names_in(parameter: str, expression: str, names: Iterable[str], columns: Sequence[str], owner: str) -> None:
+    """Raise `ContractError` if one of the names that an expression reads is not a column; see `check_expression`."""
+    folded_columns = {fold_case(column) for column in columns}
+    for name in names:
+        if fold_case(name) not in folded_columns:
+            raise _no_column(parameter, expression, name, columns, owner)
+
+
 def check_named_columns(
     parameter: str, names: Iterable[str], columns: Sequence[str], owner: str, engine_columns: Sequence[str] = ()
 ) -> None:

@@ -5,7 +5,8 @@ from contextlib import suppress
 from typing import Any, cast
 
 from assets.contract_checks import ContractError
-from assets.expressions import check_bare_names, check_expression, check_named_columns
+from assets.expressions import check_bare_names, check_expression, check_named_columns, check_names_in
+from assets.names import fold_case
 from assets.operator_parameters import first_operator
 from operators.aggregate import Aggregate
 from operators.as_of_join import AsOfJoin
@@ -17,6 +18,7 @@ from operators.count_windows import CountWindowAggregate
 from operators.deduplicate import Deduplicate
 from operators.engine_columns import EVENT_TIME
 from operators.errors import ColumnError, OperatorError
+from operators.evictors import DeltaEvictor, Evictor
 from operators.interval_join import IntervalJoin
 from operators.process_count_window import ProcessCountWindow
 from operators.process_window import ProcessWindow
@@ -53,6 +55,7 @@ def check_columns_of_input(operator: Operator, columns: Sequence[str], owner: st
     untyped = cast(Any, operator)
     for parameter, named in _named_columns(untyped).items():
         check_named_columns(parameter, named, columns, owner, engine_columns)
+    _check_delta(getattr(untyped, "evictor", None), [()], [[*columns, *engine_columns]], [owner])
     expressions = [("aggregates", sql) for sql in getattr(untyped, "aggregates", {}).values()]
     expressions += [("ends_with", sql) for sql in filter(None, [getattr(untyped, "ends_with", None)])]
     for parameter, expression in expressions:
@@ -82,6 +85,8 @@ def check_columns_of_sides(operator: Operator, columns: Sequence[Sequence[str]],
             joined = [name for name in first.names.result_columns(*columns) if name not in first.names.added]
             check_expression("residual", first.residual, joined, f"the pairs of {owners[0]} and {owners[1]}")
             check_bare_names("residual", first.residual, joined)
+    if isinstance(first, CoGroup | WindowJoin):
+        _check_delta(first.evictor, [(side,) for side in first.inputs], columns, owners)
     if isinstance(operator, Consecutive):
         _check_second(operator, *columns)
 
@@ -96,6 +101,25 @@ def _named_columns(operator: Any) -> dict[str, Sequence[str]]:
         "rank_end": [rank_end] if isinstance(rank_end, str) else [],
         "change": [change] if change else [],
     }
+
+
+def _check_delta(
+    evictor: Evictor | None, structs: Sequence[tuple[str, ...]], columns: Sequence[Sequence[str]], owners: Sequence[str]
+) -> None:
+    """Raise if a `DeltaEvictor` reads a field that a row does not have.
+
+    Args:
+        evictor: the evictor, if any.
+        structs: for each input, the path of its columns in `row` and `last`.
+        columns: the columns of each input.
+        owners: whose columns these are, for the error.
+    """
+    if not isinstance(evictor, DeltaEvictor):
+        return
+    for path in evictor.fields_read:
+        for struct, input_columns, owner in zip(structs, columns, owners, strict=True):
+            names_read = path[len(struct) : len(struct) + 1] if tuple(map(fold_case, path[: len(struct)])) == struct else ()
+            check_names_in("delta", evictor.delta, names_read, input_columns, owner)
 
 
 def _check_second(operator: Consecutive, *columns: Sequence[str]) -> None:

@@ -10,7 +10,7 @@ from operators._support.firings import Purging, check_purging
 from operators._support.matched_rows import ROW_ID, with_ids, with_matched
 from operators._support.ordered_rows import collect_in_order
 from operators._support.panes import WINDOW
-from operators._support.shared_windows import ORDERS, ROW_COUNT, ROWS, SIDES, SharedWindows
+from operators._support.shared_windows import ORDERS, ROW_COUNT, ROWS, SIDES, SharedWindows, check_evicted_sides
 from operators._support.window_assignment import UNMATCHABLE, key_group
 from operators._support.windowed_operator import WindowedOperator
 from operators.columns import (
@@ -96,6 +96,7 @@ class CoGroup(WindowedOperator):
         check_sql("rows", self.rows)
         check_deterministic("rows", self.rows or "", (*self.key, *SIDES, *self.bounds))
         check_distinct([*self.key, *SIDES, *self.bounds, RESULT_TIME, FINAL_AT, *self.shown_columns])
+        check_evicted_sides(self.evictor, self.key)
 
     @property
     def key(self) -> tuple[str, ...]:

@@ -5,6 +5,7 @@ the same rows. Flink's evictors use the order of arrival; the evictors here use 
 which are made by the recorded order of arrival.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -24,6 +25,14 @@ from operators.timing import Duration, millis, positive_ms
 _RANK, _NEWEST, _ORDER = temporary("rank"), temporary("newest"), temporary("order")
 ROW, LAST = "row", "last"
 """The names of a row, and of the last row of its window, in the expression of a `DeltaEvictor`."""
+
+_PATH = re.compile(
+    r"""'(?:[^'\\]|\\.|'')*' | "(?:[^"\\]|\\.)*" | --[^\n]* | /\*.*?\*/
+      | (?<![\w.`]) (?P<path> (?:\w+|`[^`]*`) (?:\s*\.\s*(?:\w+|`[^`]*`))* )""",
+    re.DOTALL | re.VERBOSE,
+)
+"""A text, a comment, or names with dots between them."""
+_NAME = re.compile(r"`([^`]*)`|(\w+)")
 
 
 @runtime_checkable
@@ -124,6 +133,16 @@ class DeltaEvictor:
             raise OperatorError.bad_value(
                 "threshold", self.threshold, "a float that is not NaN, or a whole number from -2**63 to 2**63 - 1"
             )
+
+    @cached_property
+    def fields_read(self) -> tuple[tuple[str, ...], ...]:
+        """The fields of `row` and `last` that the delta reads, each by its path.
+
+        >>> DeltaEvictor("row.`a.b` - coalesce(last.left.price, 0)", 5).fields_read
+        (('a.b',), ('left', 'price'))
+        """
+        paths = [[in_quotes or word for in_quotes, word in _NAME.findall(match["path"] or "")] for match in _PATH.finditer(self.delta)]
+        return tuple(tuple(names) for [struct, *names] in filter(None, paths) if struct.lower() in (ROW, LAST) and names)
 
     def keep(self, rows: DataFrame, group: Sequence[str], time: str) -> DataFrame:
         """The rows that are kept (see `Evictor`)."""

@@ -22,7 +22,7 @@ from operators._support.window_assignment import (
 from operators.columns import quoted, temporary
 from operators.engine_columns import ARRIVAL, SEQ, drop_engine_columns, tie_breakers
 from operators.errors import OperatorError
-from operators.evictors import Evictor
+from operators.evictors import DeltaEvictor, Evictor
 from operators.windows import AnyWindow
 
 SIDES = "left", "right"
@@ -36,11 +36,17 @@ _SIDE = temporary("side")
 
 
 def check_evicted_sides(evictor: Evictor | None, key: Sequence[str]) -> None:
-    """Raise `OperatorError` if a key column has the name of a side, which an evictor reads as a column."""
+    """Raise `OperatorError` if a key column has the name of a side, which an evictor reads as a column, or if a delta reads no side."""
     if evictor is not None and {*SIDES} & {*key}:
         raise OperatorError.bad_value(
             "on", tuple(key), "names other than left and right, by which an `evictor` reads the rows of the sides"
         )
+    if isinstance(evictor, DeltaEvictor):
+        known_fields = {name.lower() for name in (*SIDES, *key)}
+        if unknown := [name for name, *_ in evictor.fields_read if name.lower() not in known_fields]:
+            way_out = f"coalesce(row.left.{unknown[0]}, row.right.{unknown[0]})"
+            legal = f"fields of the rows left and right, of which one is null, such as {way_out}; rows of two inputs have no {unknown[0]!r}"
+            raise OperatorError.bad_value("delta", evictor.delta, legal)
 
 
 @dataclass(frozen=True)

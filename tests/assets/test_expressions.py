@@ -14,6 +14,7 @@ from operators import (
     Consecutive,
     CountWindowAggregate,
     Deduplicate,
+    DeltaEvictor,
     IntervalJoin,
     TopK,
     TopN,
@@ -159,6 +160,16 @@ def test_a_contract_names_the_parameter_and_the_columns(changes, message):
             Consecutive(of=WindowedAggregate(by="zone", **HOURLY), then=TopK(k=1, order_by="N")),
             r"`order_by` is 'N'; legal: the columns of the results of WindowedAggregate are zone, .*; did you mean 'n'\?$",
         ),
+        (
+            WindowedAggregate(by="zone", **HOURLY, evictor=DeltaEvictor("row.fare - last.Fair", 5)),
+            r"`delta` is 'row.fare - last.Fair'; legal: 'Fair' is no column of 'rides'; .*; did you mean 'fare'\?$",
+        ),
+        (
+            CountWindowAggregate(
+                by="zone", size=2, aggregates={"n": "count(*)"}, evictor=DeltaEvictor("row.left.fare - last.left.fare", 5)
+            ),
+            r"`delta` is 'row.left.fare - last.left.fare'; legal: 'left' is no column of 'rides'; ",
+        ),
     ],
 )
 def test_a_pipeline_names_the_parameter_and_the_input(operator, message):
@@ -194,6 +205,14 @@ def test_a_column_with_the_name_of_a_function_can_be_aggregated():
             WindowJoin(on="zone", window=Tumbling(size="1 hour"), residual="user = zone"),
             r"`residual` is .*; legal: an expression .* rows alone; user is no column",
         ),
+        (
+            WindowJoin(on="zone", window=Tumbling(size="1 hour"), evictor=DeltaEvictor("row.Left.fare - last.right.fare", 5)),
+            r"`delta` is 'row.Left.fare - last.right.fare'; legal: 'fare' is no column of 'fares'; ",
+        ),
+        (
+            CoGroup(on="zone", window=Tumbling(size="1 hour"), evictor=DeltaEvictor("row.left.`fair` - 1", 5)),
+            r"`delta` is 'row.left.`fair` - 1'; legal: 'fair' is no column of 'rides'; .*; did you mean 'fare'\?$",
+        ),
     ],
 )
 def test_a_join_names_the_table_and_the_most_similar_column(operator, message):
@@ -214,6 +233,12 @@ def test_a_join_names_the_table_and_the_most_similar_column(operator, message):
         TopN(by="zone", order_by="seq", rank_end=2),
         Aggregate(by="zone", aggregates={"latest": "max_by(fare, event_time)"}),
         WindowedAggregate(window=Tumbling(size="1 hour"), aggregates={"n": "count(*)"}),
+        WindowedAggregate(
+            window=Tumbling(size="1 hour"), aggregates={"n": "count(*)"}, evictor=DeltaEvictor("row.Fare - last . `fare`", 5)
+        ),
+        CountWindowAggregate(
+            by="zone", size=2, aggregates={"n": "count(*)"}, evictor=DeltaEvictor("row.seq + row . arrival /* row.x */", 5)
+        ),
         Consecutive(
             of=WindowedAggregate(by="zone", window=Tumbling(size="1 hour"), aggregates={"n": "count(*)"}),
             then=TopK(k=1, order_by="n DESC"),

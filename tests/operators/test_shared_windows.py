@@ -2,6 +2,7 @@
 
 import json
 import random
+import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -239,6 +240,19 @@ def test_a_key_with_the_name_of_a_side_is_refused_with_an_evictor() -> None:
     with pytest.raises(OperatorError, match=r"`on` is \('left',\); legal: names other than left and right, by which an `evictor` reads"):
         WindowJoin(on="left", window=TEN_MINUTES, evictor=CountEvictor(1))
     assert WindowJoin(on="left", window=TEN_MINUTES).key == ("left",)
+
+
+@pytest.mark.parametrize("delta", ["row.v - last.v", "row.left.v - LAST.`v`", "greatest(row.v, 0)"])
+@pytest.mark.parametrize("operator", [WindowJoin, CoGroup])
+def test_a_delta_over_two_inputs_that_reads_neither_side_is_refused(operator: Any, delta: str) -> None:
+    legal = r"legal: fields of the rows left and right, .* such as coalesce\(row.left.v, row.right.v\); rows of two inputs have no 'v'"
+    with pytest.raises(OperatorError, match=f"`delta` is '{re.escape(delta)}'; {legal}"):
+        operator(on="k", window=TEN_MINUTES, evictor=DeltaEvictor(delta, 1))
+
+
+@pytest.mark.parametrize("delta", ["row.`Left`.v - s.row.v", "row.k - last.K", "'row.v' || struct(row.*)", "last . right.v -- row.v"])
+def test_a_delta_over_two_inputs_may_read_the_sides_and_the_key(delta: str) -> None:
+    assert WindowJoin(on="k", window=TEN_MINUTES, evictor=DeltaEvictor(delta, 1)).evictor == DeltaEvictor(delta, 1)
 
 
 def test_a_delta_that_is_no_function_of_the_rows_is_refused() -> None:
