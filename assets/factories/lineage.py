@@ -16,6 +16,7 @@ from operators.accounting import TracesInputs
 from operators.aggregate import Aggregate
 from operators.as_of_join import AsOfJoin
 from operators.cogroup import CoGroup
+from operators.contract import Operator
 from operators.count_windows import CountWindowAggregate
 from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ
 from operators.interval_join import IntervalJoin
@@ -68,7 +69,7 @@ def _has_values_of_an_input(derived: DerivedAsset, column: str) -> bool:
 
 def _descriptions_from_table(engine: EnginePort, derived: DerivedAsset, index: int, columns: Sequence[str]) -> dict[str, str]:
     """The descriptions of columns of an input that is a table: under the same name, or below the prefix that a join gives it."""
-    join = derived.operator
+    join = first_operator(derived.operator)
     prefix = (join.left_prefix, join.right_prefix)[index] if isinstance(join, AsOfJoin | IntervalJoin | WindowJoin) else ""
     names_in_input = {column: column.removeprefix(prefix) for column in columns}
     # each once, because otherwise their number would double with each table of a chain
@@ -134,5 +135,13 @@ def _columns_read(derived: DerivedAsset, index: int, source: SourceContract) -> 
 
 def _result_name(derived: DerivedAsset, column: str, index: int, shared: bool) -> str | None:
     """The result's name of a column of input `index`; None if the result has no column of this input."""
-    name = derived.operator.traced(column)[index] if isinstance(derived.operator, TracesInputs) else column
+    name = _names_of_shared(first_operator(derived.operator), column)[index]
     return name if shared or name is None else column
+
+
+def _names_of_shared(operator: Operator, column: str) -> tuple[str | None, ...]:
+    """For each input, the result's name of a column that every input has; None if the result has no column of this input."""
+    if isinstance(operator, WindowJoin):
+        has_left_rows_only = operator.how in ("semi", "anti")
+        return (operator.names.left_only_name(column), None) if has_left_rows_only else operator.names.traced_names(column)
+    return operator.traced(column) if isinstance(operator, TracesInputs) else (column,) * len(operator.inputs)

@@ -100,6 +100,25 @@ def test_a_column_has_its_own_description_or_that_of_the_column_it_comes_from():
     assert [*column_lineage(engine, added, ["id", "k"]).deps_by_column] == ["id"]
 
 
+@pytest.mark.parametrize("is_ranked", [False, True])
+def test_a_column_below_a_prefix_of_a_window_join_is_described(is_ranked: bool):
+    schema = "k STRING COMMENT 'the key', v BIGINT COMMENT 'the value', ts TIMESTAMP"
+    sources = {name: SourceContract(name=name, schema=schema, event_time="ts") for name in ("l", "r")}
+    pairs = WindowJoin(on="k", window=HOUR, left_prefix="a_", right_prefix="b_")
+    operator = Consecutive(of=pairs, then=TopK(k=1, order_by="a_v")) if is_ranked else pairs
+    ranked = DerivedAsset(name="ranked", inputs=("l", "r"), operator=operator)
+    values = {"a_v": "the value", "b_v": "the value", "b_arrival": COLUMN_DESCRIPTIONS[ARRIVAL]}
+    engine: Any = SimpleNamespace(sources=sources, assets={})
+    assert column_descriptions(engine, ranked, ["k", "v", *values, "rank"]) == {"k": "the key"} | values
+    assert [*column_lineage(engine, ranked, ["k", "v", *values, "rank"]).deps_by_column] == ["k", *values]
+    semi = replace(ranked, operator=replace(pairs, how="semi"))
+    assert column_descriptions(engine, semi, ["v", "a_v", "b_v"]) == {"v": "the value"}
+    assert lineage(semi, "k", "v", "b_v") == {"k": [("l", "k")], "v": [("l", "v")]}
+    engine.assets |= {name: DerivedAsset(name=name, inputs=(name[-1],), operator=Deduplicate(by="k")) for name in ("of_l", "of_r")}
+    over_tables = replace(ranked, inputs=("of_l", "of_r"))
+    assert column_descriptions(engine, over_tables, ["a_v", "b_v"]) == {"a_v": "the value", "b_v": "the value"}
+
+
 class Own(Deduplicate):
     """An operator of one's own, whose attributes are no parameters of Tidemark's operators."""
 
