@@ -1,9 +1,10 @@
 """The part `kafka` of the connections: the topics that sources read."""
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from itertools import chain
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -58,7 +59,7 @@ class KafkaError(TidemarkError, ValueError):
     @classmethod
     def no_schema(cls, source: str, file: str, fault: str) -> "KafkaError":
         """The file of an Avro schema cannot be read, or has none of a record."""
-        legal = "legal: a file with the Avro schema of a record, which is a JSON object"
+        legal = "legal: a file with the Avro schema of a record, a JSON object, in which the fields of each record differ in more than case"
         return cls(f"kafka.sources.{source}.avro: `schema_file` is {file!r}, which {fault}; {legal}")
 
     @classmethod
@@ -161,7 +162,8 @@ class AvroValues(Strict):
             source: the source's name, for an error.
 
         Raises:
-            KafkaError: the schema's file cannot be read, or its schema is certainly not that of a record. Spark checks the rest.
+            KafkaError: the schema's file cannot be read, its schema is certainly not that of a record, or Spark would not distinguish two
+                fields of a record. Spark checks the rest.
         """
         if self.schema_file is None:
             return Avro(registry=Registry(config=registry_config(self.registry or {})))
@@ -170,9 +172,33 @@ class AvroValues(Strict):
             schema = json.loads(text)
         except (OSError, ValueError) as error:
             raise KafkaError.no_schema(source, self.schema_file, f"cannot be read: {error}") from error
-        if not isinstance(schema, dict) or schema.get("type") != "record":
-            raise KafkaError.no_schema(source, self.schema_file, "is not the schema of a record")
+        if (fault := _schema_fault(schema)) is not None:
+            raise KafkaError.no_schema(source, self.schema_file, fault)
         return Avro(schema=text, file=self.schema_file)
+
+
+def _schema_fault(schema: Any) -> str | None:
+    """What a file has in place of the Avro schema of a record that Spark can read; None if no fault is known."""
+    if isinstance(schema, list):
+        return "has a union of schemas at its top"
+    if not isinstance(schema, dict) or schema.get("type") != "record":
+        return "is not the schema of a record"
+    for record in _records_in(schema):
+        names = [str(field["name"]) for field in record["fields"] if isinstance(field, dict) and "name" in field]
+        if (twice := first_twice(names)) is not None:
+            return f"has the field {twice!r} of the record {record.get('name')!r} twice, ignoring case"
+    return None
+
+
+def _records_in(schema: Any) -> Iterator[dict[str, Any]]:
+    """The schemas of records in an Avro schema, including itself."""
+    if isinstance(schema, list):
+        yield from chain.from_iterable(map(_records_in, schema))
+    if isinstance(schema, dict):
+        fields = schema.get("fields") if schema.get("type") == "record" else None
+        if isinstance(fields, list):
+            yield schema
+        yield from chain.from_iterable(map(_records_in, [schema.get("type"), schema.get("items"), schema.get("values"), fields]))
 
 
 class KafkaSource(Strict):

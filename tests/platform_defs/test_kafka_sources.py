@@ -1,5 +1,6 @@
 """The part `kafka.sources` of the connections: what it makes of a pipeline's sources, and what it refuses."""
 
+import json
 import re
 from pathlib import Path
 from types import SimpleNamespace
@@ -14,6 +15,9 @@ from platform_defs.connections import ConnectionsError, read
 from platform_defs.engine.formats.kafka_options import Topics
 from platform_defs.engine.ingest.topic_ranges import TopicRanges
 from platform_defs.kafka_sources import KafkaError
+
+NESTED = {"type": "record", "name": "in", "fields": [{"name": name, "type": "int"} for name in ("a", "b", "A")]}
+"""A record with a field whose name equals another one, ignoring case."""
 
 
 def _pipeline(**changes: Any) -> Pipeline:
@@ -52,7 +56,9 @@ def test_without_a_part_kafka_no_source_has_topics():
 
 def test_a_schema_is_read_from_its_file(tmp_path: Path):
     file = tmp_path / "order.avsc"
-    file.write_text('{"type": "record", "name": "o", "fields": []}')
+    in_records = [{"type": "record", "name": name, "fields": [{"name": field, "type": "int"}]} for name, field in (("x", "a"), ("y", "A"))]
+    fields = [{"name": f"f{number}", "type": record, "default": {"b": 1, "B": 1}} for number, record in enumerate(in_records)]
+    file.write_text(json.dumps({"type": "record", "name": "o", "fields": fields}))
     topics = _topics({"options": {"subscribe": "orders"}, "avro": {"schema_file": str(file)}})
     assert topics.avro is not None
     assert topics.avro.schema == file.read_text()
@@ -63,13 +69,30 @@ def test_a_schema_is_read_from_its_file(tmp_path: Path):
     [
         pytest.param(None, "cannot be read: .*No such file", id="no file"),
         pytest.param("{", "cannot be read: Expecting property name", id="no JSON"),
-        pytest.param('["null", {"type": "record", "name": "o", "fields": []}]', "is not the schema of a record", id="a union"),
+        pytest.param('["null", {"type": "record", "name": "o", "fields": []}]', "has a union of schemas at its top", id="a union"),
+        pytest.param("[]", "has a union of schemas at its top", id="no schemas"),
         pytest.param('"string"', "is not the schema of a record", id="a text"),
         pytest.param('{"type": {"type": "record"}}', "is not the schema of a record", id="a nested type"),
         pytest.param('{"type": "object", "properties": {}}', "is not the schema of a record", id="JSON Schema"),
+        *[
+            pytest.param(
+                json.dumps({"type": "record", "name": "r", "fields": [{"name": "i", "type": "int"}, {"name": "f", "type": nested}]}),
+                "has the field 'A' of the record 'in' twice, ignoring case",
+                id=f"names that differ in case, in {part}",
+            )
+            for part, nested in {
+                "a record": NESTED,
+                "a type": {"type": NESTED},
+                "an array": {"type": "array", "items": NESTED},
+                "a map": {"type": "map", "values": {"type": "array", "items": NESTED}},
+                "a union": ["null", "int", NESTED],
+                "a record in a record": {"type": "record", "name": "out", "fields": [{"name": "b", "type": NESTED}]},
+            }.items()
+        ],
+        pytest.param(json.dumps(NESTED), "has the field 'A' of the record 'in' twice, ignoring case", id="names that differ in case"),
     ],
 )
-def test_a_file_without_the_schema_of_a_record_is_refused_with_its_source(tmp_path: Path, schema: str | None, fault: str):
+def test_a_file_without_the_legal_schema_of_a_record_is_refused_with_its_source(tmp_path: Path, schema: str | None, fault: str):
     file = tmp_path / "order.avsc"
     if schema is not None:
         file.write_text(schema)
