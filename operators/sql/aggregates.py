@@ -78,6 +78,7 @@ def aggregate(scope: Scope, tree: Tree) -> Relation:
     windowed = scope.relation if isinstance(scope.relation, Windowed) else None
     windows = windowed.window if windowed else windows_of(scope.relation)
     bounds = _bounds(scope, groups, windowed, windows)
+    _check_sets(sets or (), bounds)
     if bounds and windowed is None and isinstance(windows, Sliding | Cumulative):  # results with one end have one time, which one step has
         windows, bounds = steps_of(windows), [bound for bound in bounds if _window_column(scope, bound, windows) != WINDOW_START]
     plan = _Plan(scope, windowed.child if windowed else scope.relation)
@@ -85,7 +86,7 @@ def aggregate(scope: Scope, tree: Tree) -> Relation:
         if expression not in bounds:
             _add_key(plan, expression, listed, _BOUNDS if bounds else ())
     if sets is not None:
-        plan.sets = _named_sets(plan, sets, bounds)
+        plan.sets = tuple(tuple(plan.keys[scope.item(key, "").sql] for key in keys if key not in bounds) for keys in sets)
     for expression in listed:  # first, so that an expression over an equal aggregate uses the query's name for it
         if expression.name != "*" and reads_only_aggregates(expression.tree):
             plan.aggregate(expression.tree, expression.name)
@@ -98,17 +99,12 @@ def aggregate(scope: Scope, tree: Tree) -> Relation:
     return select(results, with_distinct_names(items), having)
 
 
-def _named_sets(plan: _Plan, sets: Sequence[Sequence[Tree]], bounds: Sequence[Tree]) -> tuple[tuple[str, ...], ...]:
-    """The key columns of each grouping set.
-
-    Raises:
-        SqlError: the sets are not those of windows.
-    """
-    if not bounds or any(bound not in grouping_set for bound in bounds for grouping_set in sets):
+def _check_sets(sets: Sequence[Sequence[Tree]], bounds: Sequence[Tree]) -> None:
+    """Raise `SqlError` if grouping sets are not those of windows: each has the bounds of its window."""
+    if sets and (not bounds or any(bound not in keys for bound in bounds for keys in sets)):
         reason = "only results of windows can have several keys, and each set needs the bounds of the window"
         way_out = "write GROUP BY window_start, window_end, GROUPING SETS (...), or a statement for each set"
         raise SqlError.refused("GROUPING SETS, CUBE or ROLLUP without windows", reason, way_out)
-    return tuple(tuple(plan.keys[plan.scope.item(key, "").sql] for key in grouping_set if key not in bounds) for grouping_set in sets)
 
 
 def _window_column(scope: Scope, tree: Tree, windows: AnyWindow | None) -> str | None:

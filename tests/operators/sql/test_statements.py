@@ -413,6 +413,18 @@ def test_the_bounds_of_windows_are_known_by_any_name(text: str, outermost: str):
     assert describe_parameters(found.operator) == outermost
 
 
+@pytest.mark.parametrize("windows", [HOPS, DAY, HOUR])
+@pytest.mark.parametrize("clause", ["e, ROLLUP (s, k)", "s, GROUPING SETS ((e, k), (k))", "CUBE (s, e)"])
+def test_each_grouping_set_has_both_bounds_of_the_window(windows: str, clause: str):
+    text = f"SELECT e, MAX(n) AS m FROM {counts(windows)} GROUP BY "
+    with pytest.raises(SqlError, match="each set needs the bounds of the window"):
+        relation(f"{text}{clause}")
+    found = applied_operator(relation(f"{text}s, e, ROLLUP (k)"))
+    assert found is not None
+    starts = () if windows == HOUR else ("s",)  # ends of some windows of a kind that overlaps are equal
+    assert found.operator.grouping_sets == ((*starts, "k"), starts)  # pyright: ignore[reportAttributeAccessIssue]
+
+
 def test_a_declared_table_names_the_columns_of_its_query_by_position():
     table = "CREATE TABLE t (x STRING, `my n` BIGINT); INSERT INTO t"
     assert relation(f"{table} SELECT k, v * 2 FROM a").inputs == (Select(A, (Item("x", "k", "k"), Item("my n", "v * 2"))),)
