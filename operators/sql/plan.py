@@ -163,7 +163,7 @@ class _Script:
             return tree
         named = tree.copy()
         aliased = [
-            exp.alias_(e.unalias(), name, quoted=True) if e.alias_or_name != name else e
+            e if isinstance(e, exp.Column | exp.Alias) and e.alias_or_name == name else exp.alias_(e.unalias(), name, quoted=True)
             for e, name in zip(named.expressions, names, strict=True)
         ]
         named.set("expressions", aliased)
@@ -184,7 +184,9 @@ class _Script:
                 raise SqlError.refused(f"INSERT INTO {target}", reason, f"select them in the order of the table: {', '.join(names)}")
             if names != [*relation.columns]:
                 listed = f"the table's columns are {', '.join(names)}, and the query's are {', '.join(relation.columns)}"
-                raise SqlError.refused(f"INSERT INTO {target}", listed, "select one column for each of the table, in their order")
+                is_same = [name.lower() for name in names] == [column.lower() for column in relation.columns]
+                way_out = "declare the names in the same case" if is_same else "select one column for each of the table, in their order"
+                raise SqlError.refused(f"INSERT INTO {target}", listed, way_out)
         return relation
 
     @property

@@ -209,7 +209,7 @@ def _split_result(name: str, relation: Relation) -> tuple[Apply, Sequence[str] |
     for item in added:
         if own := find_name(item.name, relation.child.columns):
             reason = f"the operator's result has a column {own}, which the table keeps"
-            way_out = f"write {own}, or give it another name with AS" if own == item.column else "give it another name with AS"
+            way_out = f"write {own}, also in CREATE TABLE: Spark ignores case" if own == item.column else "give it another name with AS"
             raise SqlError.refused(f"{item.sql} AS {item.name} in INSERT INTO {name}", reason, way_out)
     if not added and relation.where is None:
         return relation.child, _columns_read(relation), None

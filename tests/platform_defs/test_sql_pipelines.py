@@ -532,8 +532,9 @@ CLICKS = "CREATE TABLE clicks (k STRING, p AS PROCTIME()) WITH ('connector' = 'f
         ),
         (
             f"INSERT INTO t {GROUPED.replace('seller, COUNT', 'SELLER, COUNT')}",
-            "seller AS SELLER in INSERT INTO t is refused: the operator's result has a column seller, which the table keeps; write seller",
+            "the operator's result has a column seller, which the table keeps; write seller, also in CREATE TABLE: Spark ignores case",
         ),
+        (f"CREATE TABLE t (seller STRING, N BIGINT); INSERT INTO t SELECT * FROM ({GROUPED})", "declare the names in the same case"),
         (f"INSERT INTO t {GROUPED}; INSERT INTO t {GROUPED}", "a second INSERT INTO t is refused"),
         (f"CREATE TABLE t (seller STRING); INSERT INTO t {GROUPED}", "columns are seller, and the query's are seller, n"),
         (f"CREATE TABLE t (n BIGINT, seller STRING); INSERT INTO t {GROUPED}", "select them in the order of the table: n, seller"),
