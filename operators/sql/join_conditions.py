@@ -44,6 +44,7 @@ class Conditions:
     Args:
         sides: the left and the right rows.
         keys: for each equality, the value of the left and of the right side.
+        equalities: the conditions of the keys.
         windows: the columns of the windows that are equal.
         lower: the lower end of `right time - left time`.
         upper: the upper end.
@@ -56,6 +57,7 @@ class Conditions:
 
     sides: tuple[Scope, Scope]
     keys: list[tuple[Item, Item]] = field(default_factory=list[tuple[Item, Item]])
+    equalities: list[Tree] = field(default_factory=list[Tree])
     windows: set[str] = field(default_factory=set[str])
     lower: Bound | None = None
     upper: Bound | None = None
@@ -108,6 +110,10 @@ class Conditions:
         others, self.others = self.others, []
         for tree in others:
             self.add(tree)
+        if self.lower is None or self.upper is None:  # an equality of a time and a bound of a window is no key
+            equalities, self.equalities, self.keys = self.equalities, [], []
+            for tree in equalities:
+                self.add(tree)
 
     def sides_of(self, tree: Tree) -> set[int]:
         """The sides whose columns an expression reads."""
@@ -146,6 +152,7 @@ class Conditions:
             return False
         left, right = (tree.this, tree.expression) if read[0] == {0} else (tree.expression, tree.this)
         self.keys.append((self.sides[0].item(left, ""), self.sides[1].item(right, "")))
+        self.equalities.append(tree)
         return True
 
     def _is_bound(self, tree: Tree) -> bool:

@@ -47,8 +47,8 @@ def join(conditions: Conditions, how: How, read: ReadColumns) -> Scope:
         SqlError: the join has no key, or its state would have no bound.
         OperatorError: the operator refuses a parameter.
     """
-    check_key(conditions)
     conditions.bound_by_windows()
+    check_key(conditions)
     read = columns_read_later(conditions, how, read)
     if conditions.are_windowed != any(isinstance(side.relation, Windowed) for side in conditions.sides):
         reason = "rows in windows are joined with rows in the same windows"

@@ -357,6 +357,22 @@ def counts(windows: str = HOUR, start: str = "window_start AS s", end: str = "wi
             "IntervalJoin(on=('k',), lower='-1 ms', upper='239999 ms', left_time='ts', right_time='result_time0')",
         ),
         (
+            f"SELECT id, n FROM a JOIN {counts()} x ON a.k = x.k AND ts = e",
+            "IntervalJoin(on=('k',), lower='-1 ms', upper='-1 ms', left_time='ts', right_time='result_time0')",
+        ),
+        (
+            f"SELECT id, n FROM {counts(HOPS)} x JOIN a ON a.k = x.k AND s + INTERVAL '1' MINUTE = ts AND ts < e",
+            "IntervalJoin(on=('k',), lower='-239999 ms', upper='-239999 ms', left_time='result_time0', right_time='ts')",
+        ),
+        (
+            f"SELECT x.k, y.n FROM {counts()} x JOIN {counts()} y ON x.k = y.k AND x.e = y.s",
+            "IntervalJoin(on=('k',), lower='1 hour', upper='1 hour', left_time='result_time0', right_time='result_time1')",
+        ),
+        (
+            f"SELECT id, n FROM a JOIN {counts(SESSIONS)} x ON a.k = x.k AND ts = s AND ts BETWEEN e - INTERVAL '1' DAY AND e",
+            "IntervalJoin(on=('k', 'ts'), lower='-1 ms', upper='86399999 ms', left_time='ts', right_time='result_time0')",
+        ),
+        (
             f"SELECT e, MAX(n) AS m FROM {counts()} GROUP BY s, e",
             "WindowedAggregate(window=Tumbling(size='1 hour'), aggregates={'m': 'MAX(n)'}, time='result_time')",
         ),
@@ -873,7 +889,7 @@ def test_an_aggregate_without_a_counterpart_is_refused_as_one(query: str, expres
             "columns are inserted by position, and the query selects k, n; select them in the order of the table: n, K",
         ),
         (
-            f"SELECT x.k FROM {counts()} x JOIN {counts()} y ON x.k = y.k AND x.e = y.s",
+            f"SELECT x.k FROM {counts()} x JOIN {counts(SESSIONS)} y ON x.k = y.k AND x.e = y.s",
             "a join without bounds of the times is refused",
         ),
         (
