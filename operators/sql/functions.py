@@ -3,6 +3,7 @@
 import re
 from collections.abc import Callable
 from functools import partial, reduce
+from string import ascii_lowercase
 from typing import Any
 
 from sqlglot import exp
@@ -109,9 +110,13 @@ def _call(name: str, function: Callable[[list[Any]], Any], arguments: list[Any])
 
 def _extreme(kind: type[exp.Greatest] | type[exp.Least], arguments: list[Any]) -> Any:
     """GREATEST and LEAST, which are null if an argument is. Spark's skip nulls."""
-    values = kind(this=arguments[0] if arguments else None, expressions=arguments[1:])
-    unknown = [fill(":a IS NULL", argument).unnest() for argument in arguments]
-    return exp.If(this=exp.or_(*unknown, wrap=False), true=exp.Null(), false=values) if unknown else values
+    if not arguments:
+        return kind()
+    if len(arguments) > len(ascii_lowercase):
+        return _extreme(kind, [_extreme(kind, arguments[:20]), *arguments[20:]])
+    values = [f":{letter}" for letter, _ in zip(ascii_lowercase, arguments, strict=False)]
+    unknown = " OR ".join(f"{value} IS NULL" for value in values)
+    return fill(f"IF({unknown}, NULL, {kind.sql_name()}({', '.join(values)}))", *arguments)
 
 
 def greatest_of(tree: Any) -> exp.Greatest | None:

@@ -5,17 +5,20 @@ from typing import Any
 from sqlglot import exp
 
 from operators.sql.errors import SqlError
-from operators.sql.templates import fill, is_positive, is_text, plain_call
+from operators.sql.templates import fill, is_long, is_positive, is_text, plain_call
 
 _LAST_CHARACTER = 255
 
 
-def extracted_text(arguments: list[Any]) -> exp.If | exp.Anonymous:
+def extracted_text(arguments: list[Any]) -> Any:
     """REGEXP_EXTRACT as in Flink: by default the whole match, and null without a match. Spark's is a group, and an empty text."""
     if len(arguments) < 2:
         return plain_call("REGEXP_EXTRACT", arguments)
     text, pattern, *group = arguments
-    found = plain_call("REGEXP_EXTRACT", [text, pattern, *(group or [exp.Literal.number(0)])])
+    number = group[0] if group else exp.Literal.number(0)
+    if is_long(text) or is_long(pattern):
+        return fill("IF(:a RLIKE :b, REGEXP_EXTRACT(:a, :b, :c), NULL)", text, pattern, number)
+    found = plain_call("REGEXP_EXTRACT", [text, pattern, number])
     return exp.If(this=exp.RegexpLike(this=text.copy(), expression=pattern.copy()), true=found, false=exp.Null())
 
 
@@ -69,8 +72,9 @@ def substring(arguments: list[Any]) -> Any:
 
 def overlay(text: Any, new: Any, start: Any, length: Any) -> Any:
     """OVERLAY, which leaves the text as it is if it does not start in it, and drops the rest of the text for a length below 1."""
-    replaced = "OVERLAY(:a PLACING :b FROM :c FOR IF(:d < 1, LENGTH(:a), :d))"
-    return fill(f"IF(:c < 1 OR :c > LENGTH(:a), :a, {replaced})", text, new, start, length or fill("LENGTH(:a)", new))
+    number = ":d" if length else "LENGTH(:b)"
+    replaced = f"OVERLAY(:a PLACING :b FROM :c FOR IF({number} < 1, LENGTH(:a), {number}))"
+    return fill(f"IF(:c < 1 OR :c > LENGTH(:a), :a, {replaced})", text, new, start, *([length] if length else []))
 
 
 def padded_text(name: str, arguments: list[Any]) -> Any:

@@ -12,6 +12,8 @@ from pyspark.errors import SparkRuntimeException
 from pyspark.sql import Row, SparkSession
 
 import operators
+from operators.sql import templates
+from operators.sql.dialect import parse_query, spark_sql
 from operators.sql.plan import plan
 from operators.sql.relations import Input, Relation, Select
 
@@ -80,8 +82,12 @@ def as_text(value: object) -> str:
 
 
 @pytest.mark.spark
-def test_functions_have_the_values_that_flink_recorded(spark: SparkSession, interpreted_plans: None):
+@pytest.mark.parametrize("longest", [templates.LONGEST, 1], ids=["arguments are repeated", "arguments are written once"])
+def test_functions_have_the_values_that_flink_recorded(
+    spark: SparkSession, interpreted_plans: None, monkeypatch: pytest.MonkeyPatch, longest: int
+):
     """Behind a view, so that the expressions are also read again as Spark SQL."""
+    monkeypatch.setattr(templates, "LONGEST", longest)
     frame = spark.sql(f"SELECT {', '.join(f'{sql} AS {name}' for name, sql in COLUMNS.items())}").localCheckpoint()
     [row] = operators.sql(f"CREATE VIEW v AS SELECT {NAMED} FROM f; SELECT {ITEMS} FROM v", {"f": frame}).collect()
     found = {expression: plain(value) for expression, value in zip(RECORDED, row, strict=True)}
@@ -113,6 +119,39 @@ def test_functions_have_the_values_that_flink_documents(spark: SparkSession, int
     assert dict(zip(DOCUMENTED, row, strict=True)) == DOCUMENTED
     with pytest.raises(SparkRuntimeException, match="ELEMENT of an array with several elements"):
         operators.sql("SELECT ELEMENT(arr) AS x FROM f", {"f": frame}).collect()
+
+
+@pytest.mark.parametrize(
+    ("call", "innermost"),
+    [
+        ("OVERLAY({} PLACING 'x' FROM i)", "s"),
+        ("OVERLAY(s PLACING {} FROM i)", "s"),
+        ("OVERLAY(s PLACING 'x' FROM i FOR CHAR_LENGTH({}))", "s"),
+        ("ARRAY_SLICE({}, i, m)", "arr"),
+        ("ARRAY_SLICE({}, i)", "arr"),
+        ("ARRAY_REMOVE({}, i)", "arr"),
+        ("ELEMENT(SPLIT({}, p))", "s"),
+        ("GREATEST({}, i)", "m"),
+        ("LEAST(i, {}, b)", "m"),
+        ("TRUNCATE({})", "d"),
+        ("SPLIT_INDEX({}, p, i)", "s"),
+        ("SUBSTRING({}, i, m)", "s"),
+        ("LOCATE(p, s, {})", "i"),
+        ("REGEXP_EXTRACT({}, p, 1)", "s"),
+    ],
+)
+def test_calls_within_calls_make_no_texts_that_grow_exponentially(call: str, innermost: str):
+    lengths: list[int] = []
+    expression = innermost
+    for _ in range(8):
+        expression = call.format(expression)
+        lengths.append(len(spark_sql(parse_query(f"SELECT {expression}").expressions[0])))
+    assert lengths[7] - lengths[6] == lengths[6] - lengths[5]
+
+
+def test_a_call_of_many_values_is_null_if_one_is():
+    sql = spark_sql(parse_query(f"SELECT GREATEST({', '.join(f'i + {number}' for number in range(30))})").expressions[0])
+    assert sql.count(" IS NULL") == 31  # a call of the first 20 is the first of 11 values
 
 
 def test_expressions_are_the_same_behind_a_view():
