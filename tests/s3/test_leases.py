@@ -6,14 +6,16 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Callable
 from dataclasses import replace
-from typing import Any
+from typing import Any, cast
 
 import obstore
 import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, Schema
 
+from platform_defs.engine.lake import commits
 from platform_defs.engine.lake.errors import LakeBusy, LakeError
 from platform_defs.engine.lake.leases import Busy, Lease
 from platform_defs.engine.lake.objects import store_at
@@ -187,6 +189,22 @@ def test_an_opened_table_is_looked_at_with_one_request(lake: Lake, server: S3Ser
     assert not lake.exists("t")
     lake.append_small(ROWS, "t", {"step": 1})
     assert lake.version("t") == 0
+
+
+@pytest.mark.parametrize("change", ["delete", "update", "properties"])
+def test_a_commit_does_not_list_the_whole_log(lake: Lake, server: S3Server, change: str) -> None:
+    """One list for the commit, and one to read it; `_after_commit` has two more. deltalake's clean-up would have another one."""
+    lake.append_small(ROWS, "t", {"step": 1})
+    seen, session = lake.delta("t"), cast(Any, None)
+    assert lake.version("t") == 0
+    assert seen is not None
+    make: dict[str, Callable[[], object]] = {
+        "delete": lambda: lake.delete(session, "t", "a = 1", {"step": 2}, seen),
+        "update": lambda: lake.update(session, "t", "a = 1", {"a": "2"}, {"step": 2}, seen),
+        "properties": lambda: commits.set_properties(seen, {"delta.enableChangeDataFeed": "true"}),
+    }
+    assert server.count(make[change])["LIST"] == (2 if change == "properties" else 4)
+    assert lake.version("t") == 1
 
 
 def test_of_two_commits_on_one_version_the_store_refuses_the_second(lake: Lake) -> None:

@@ -8,7 +8,7 @@ from functools import partial
 from typing import Any
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable
+from deltalake import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 
 from platform_defs.engine.lake import commits, small_upserts
@@ -144,7 +144,7 @@ class ChangedTables(WrittenTables):
         Raises:
             LakeError: another writer has committed.
         """
-        self._change(spark, table, metadata, expected, lambda properties: expected.delete(predicate, commit_properties=properties))
+        self._change(spark, table, metadata, expected, lambda **options: expected.delete(predicate, **options))
 
     def remove(self, spark: SparkSession, table: str, predicate: str, number: int, expected: DeltaTable) -> None:
         """Delete rows that retention does not keep, in one commit with a number (see `commits.RETENTION`), only on the version `expected`.
@@ -152,7 +152,7 @@ class ChangedTables(WrittenTables):
         Raises:
             LakeError: another writer has committed.
         """
-        self._change(spark, table, {}, expected, lambda properties: expected.delete(predicate, commit_properties=properties), number)
+        self._change(spark, table, {}, expected, lambda **options: expected.delete(predicate, **options), number)
 
     def replace_rows(self, frame: DataFrame, table: str, condition: str, number: int) -> None:
         """Replace the rows of a condition by a frame's, which satisfy it, in one commit with a number (see `commits.RETENTION`).
@@ -191,13 +191,7 @@ class ChangedTables(WrittenTables):
             LakeError: another writer has committed.
         """
         new_values = dict(values)
-        self._change(
-            spark,
-            table,
-            metadata,
-            expected,
-            lambda properties: expected.update(updates=new_values, predicate=predicate, commit_properties=properties),
-        )
+        self._change(spark, table, metadata, expected, lambda **options: expected.update(new_values, predicate=predicate, **options))
 
     def _change(
         self,
@@ -205,14 +199,14 @@ class ChangedTables(WrittenTables):
         table: str,
         metadata: Mapping[str, Any],
         expected: DeltaTable,
-        change: Callable[[CommitProperties], object],
+        change: Callable[..., object],
         number: int | None = None,
     ) -> None:
         """Make one commit by deltalake, without retries on other versions; `number` is that of a retention."""
         self.check_leases()
         commit_id = uuid.uuid4().hex
-        properties = commits.commit_properties({**metadata, "id": commit_id}, number, commits.RETENTION)
+        options = commits.commit_options({**metadata, "id": commit_id}, number, commits.RETENTION)
         with self.reporting_failed_commit(table):
-            if commits.commit_once(expected, commit_id, lambda: commits.change_rows(expected, properties, change)):
+            if commits.commit_once(expected, commit_id, lambda: commits.change_rows(expected, options, change)):
                 raise LakeError.overtaken(table, "version")
         self._after_commit(spark, table)

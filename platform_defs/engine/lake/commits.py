@@ -2,13 +2,16 @@
 
 Spark's own append commits on the newest version, so a writer that was paused can write rows twice. Here, one commit on a given version
 adds the files of `data_files` to the table. Of two commits on the same version, one fails.
+
+`commit_options` gives the options of every commit by deltalake (`tests/engine/lake/test_commit_options.py`).
 """
 
 import json
 import uuid
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any, Literal
+from functools import partial
+from typing import Any, Literal, TypedDict
 
 from deltalake import CommitProperties, DeltaTable, Field, PostCommitHookProperties, Schema, Transaction
 from deltalake.exceptions import CommitFailedError, DeltaError
@@ -27,12 +30,20 @@ APPLICATION = "tidemark"
 """The `txnAppId` under which a table's log has the number of its newest numbered commit; Delta skips commits that do not exceed it."""
 RETENTION = "tidemark-retention"
 """The `txnAppId` under which a table's log has the number of what retention removed from it last; every checkpoint has it too."""
-NO_HOOKS = PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False)
-"""No maintenance by deltalake after a commit, for which it would list the whole log; see `after_commits`."""
 
 
-def commit_properties(metadata: Mapping[str, Any], number: int | None = None, application: str = APPLICATION) -> CommitProperties:
-    """The properties of a commit by deltalake on exactly the version that was read: it is not tried again on a later one.
+class CommitOptions(TypedDict):
+    """The options of a commit by deltalake, as the keyword arguments of any of its methods that commits."""
+
+    commit_properties: CommitProperties
+    post_commithook_properties: PostCommitHookProperties
+
+
+def commit_options(metadata: Mapping[str, Any], number: int | None = None, application: str = APPLICATION) -> CommitOptions:
+    """The options of every commit by deltalake.
+
+    It commits on exactly the version that was read, and does not try again on a later one. It does no maintenance after the commit, for
+    which it would list the whole log; see `after_commits`.
 
     Args:
         metadata: what the commit records.
@@ -40,22 +51,25 @@ def commit_properties(metadata: Mapping[str, Any], number: int | None = None, ap
         application: the `txnAppId` of the number.
     """
     numbered = None if number is None else [Transaction(application, number)]
-    return CommitProperties(custom_metadata={"userMetadata": json.dumps(metadata)}, max_commit_retries=0, app_transactions=numbered)
+    return {
+        "commit_properties": CommitProperties({"userMetadata": json.dumps(metadata)}, max_commit_retries=0, app_transactions=numbered),
+        "post_commithook_properties": PostCommitHookProperties(create_checkpoint=False, cleanup_expired_logs=False),
+    }
 
 
-def change_rows(delta: DeltaTable, properties: CommitProperties, change: Callable[[CommitProperties], object]) -> None:
-    """Change rows by deltalake in one commit with the properties. If no row changes, deltalake makes no commit, so an empty one is made."""
+def change_rows(delta: DeltaTable, options: CommitOptions, change: Callable[..., object]) -> None:
+    """Change rows by deltalake in one commit with the options. If no row changes, deltalake makes no commit, so an empty one is made."""
     before = delta.version()
-    change(properties)
+    change(**options)
     if delta.version() == before:
-        write_actions(delta, [], "append", delta.schema(), properties)
+        write_actions(delta, [], "append", delta.schema(), options)
 
 
 def write_actions(
-    delta: DeltaTable, actions: Sequence[AddAction], mode: Literal["append", "overwrite"], schema: Schema, properties: CommitProperties
+    delta: DeltaTable, actions: Sequence[AddAction], mode: Literal["append", "overwrite"], schema: Schema, options: CommitOptions
 ) -> None:
     """Commit files on exactly the version at which the table was opened. The opened table stays at that version, so others may read it."""
-    delta.create_write_transaction(list(actions), mode, schema, commit_properties=properties, post_commithook_properties=NO_HOOKS)
+    delta.create_write_transaction(list(actions), mode, schema, **options)
 
 
 def commit_infos(delta: DeltaTable, upto: int | None = None) -> Iterator[tuple[int, dict[str, Any]]]:
@@ -121,8 +135,8 @@ def create(
             list(actions),
             mode="error",
             configuration=dict(configuration),
-            commit_properties=commit_properties(metadata, number),
             storage_options=storage_options,
+            **commit_options(metadata, number),
         )
     except (DeltaError, OSError):
         if not DeltaTable.is_deltatable(path, storage_options):
@@ -139,13 +153,18 @@ def reopen(delta: DeltaTable) -> DeltaTable:
 
 def widen(delta: DeltaTable, schema: StructType) -> DeltaTable:
     """Add the columns that a table lacks; older rows have null in them."""
-    names = {field.name.lower() for field in delta.schema().fields}
-    added = [field for field in _nullable(schema).fields if field.name.lower() not in names]
-    if not added:
+    if not _missing_columns(delta, schema):
         return delta
     own = reopen(delta)
-    own.alter.add_columns([Field(f.name, f.type, nullable=True) for f in added])
+    while missing := _missing_columns(own, schema):
+        commit_id = uuid.uuid4().hex
+        own = commit_once(own, commit_id, partial(own.alter.add_columns, missing, **commit_options({"id": commit_id}))) or own
     return own
+
+
+def _missing_columns(delta: DeltaTable, schema: StructType) -> list[Field]:
+    names = {field.name.lower() for field in delta.schema().fields}
+    return [Field(f.name, f.type, nullable=True) for f in _nullable(schema).fields if f.name.lower() not in names]
 
 
 def set_properties(delta: DeltaTable, properties: Mapping[str, str]) -> DeltaTable | None:
@@ -153,8 +172,8 @@ def set_properties(delta: DeltaTable, properties: Mapping[str, str]) -> DeltaTab
     if properties.items() <= delta.metadata().configuration.items():
         return None
     commit_id = uuid.uuid4().hex
-    with_id = commit_properties({"id": commit_id})
-    return commit_once(delta, commit_id, lambda: delta.alter.set_table_properties(dict(properties), commit_properties=with_id))
+    options = commit_options({"id": commit_id})
+    return commit_once(delta, commit_id, lambda: delta.alter.set_table_properties(dict(properties), **options))
 
 
 def drop_differing_columns(delta: DeltaTable, schema: StructType) -> DeltaTable:
@@ -171,9 +190,8 @@ def drop_differing_columns(delta: DeltaTable, schema: StructType) -> DeltaTable:
     if len(kept_fields) == len(delta.schema().fields):
         return delta
     commit_id = uuid.uuid4().hex
-    properties = commit_properties({"id": commit_id})
-    columns = Schema(kept_fields)
-    if commit_once(delta, commit_id, lambda: write_actions(delta, [], "overwrite", columns, properties), in_place=False):
+    options, columns = commit_options({"id": commit_id}), Schema(kept_fields)
+    if commit_once(delta, commit_id, lambda: write_actions(delta, [], "overwrite", columns, options), in_place=False):
         raise CommitFailedError("another writer has committed")
     return reopen(delta)
 
@@ -229,8 +247,8 @@ def commit_files(
     """
     mode: Literal["append", "overwrite"] = "append" if replacing is None else "overwrite"
     schema = delta.schema() if replacing is None else _nullable(replacing)
-    properties = commit_properties(metadata, number)
-    return commit_once(delta, metadata["id"], lambda: write_actions(delta, actions, mode, schema, properties), in_place=False)
+    options = commit_options(metadata, number)
+    return commit_once(delta, metadata["id"], lambda: write_actions(delta, actions, mode, schema, options), in_place=False)
 
 
 def is_committed(delta: DeltaTable, after: int, commit_id: str) -> bool:

@@ -21,6 +21,7 @@ from pyarrow.fs import FileSelector, PyFileSystem
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from platform_defs.engine.lake.commits import commit_options
 from platform_defs.engine.lake.data_files import COMMIT_FOLDER
 from platform_defs.engine.lake.interrupts import run_to_end
 from platform_defs.engine.lake.root import LakeRoot
@@ -63,7 +64,7 @@ class MaintainedTables(LakeRoot):
         """
         delta = DeltaTable(self.path(table), storage_options=self.storage_options)
         if not has_vectors(delta):
-            return len(delta.vacuum(hours, True, enforce_retention_duration=hours is None, full=not has_nested_tables(delta)))
+            return len(_vacuum(delta, hours, dry_run=True))
         if has_nested_tables(delta):
             return 0
         return self._run_vacuum(spark, table, hours, " DRY RUN").where(F.col("path").rlike(r"\.[^/]*$")).count()  # it lists folders too
@@ -79,7 +80,7 @@ class MaintainedTables(LakeRoot):
         self.check_leases()
         delta = DeltaTable(self.path(table), storage_options=self.storage_options)
         if not has_vectors(delta):
-            delta.vacuum(hours, False, enforce_retention_duration=hours is None, full=not has_nested_tables(delta))
+            _vacuum(delta, hours, dry_run=False)
         elif not has_nested_tables(delta):
             self._run_vacuum(spark, table, hours)
         if self.is_local:
@@ -93,6 +94,12 @@ class MaintainedTables(LakeRoot):
             return spark.sql(f"VACUUM delta.`{self.path(table).replace('`', '``')}`{retain}{suffix}")
         finally:
             spark.conf.unset(_RETENTION_CONF) if before is None else spark.conf.set(_RETENTION_CONF, before)
+
+
+def _vacuum(delta: DeltaTable, hours: int | None, *, dry_run: bool) -> list[str]:
+    """Delete a table's unneeded files by deltalake, unless it is a dry run; returns them."""
+    is_full = not has_nested_tables(delta)
+    return delta.vacuum(hours, dry_run, enforce_retention_duration=hours is None, full=is_full, **commit_options({}))
 
 
 def _delete_empty_folders(table: Path) -> None:

@@ -12,11 +12,11 @@ from typing import Any, Protocol
 
 import obstore
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable, Schema
+from deltalake import DeltaTable, Schema
 from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
 from obstore.store import S3Store
 
-from platform_defs.engine.lake.commits import NO_HOOKS, commit_infos, commit_properties, metadata_of, write_actions, write_checkpoint
+from platform_defs.engine.lake.commits import CommitOptions, commit_infos, commit_options, metadata_of, write_actions, write_checkpoint
 from platform_defs.engine.lake.objects import StoreError, store_at
 from platform_defs.paths import is_in_s3
 
@@ -155,7 +155,7 @@ class _Commits:
         if newest is None or newest.table is None or (newest.record if after is None else newest.number != after.number):
             return None
         try:
-            write_actions(newest.table, [], "append", _SCHEMA, _properties(record))
+            write_actions(newest.table, [], "append", _SCHEMA, _options(record))
         except CommitFailedError:
             if self._open().version() == newest.number:  # no other process has committed, so the store itself failed
                 raise
@@ -165,17 +165,9 @@ class _Commits:
         return Numbered(newest.number + 1, record)
 
     def _create(self) -> None:
-        no_retry = CommitProperties(max_commit_retries=0)  # to create the table again would release a lease that a process holds
+        options = _options(None)  # without retries: to create the table again would release a lease that a process holds
         with suppress(DeltaError):  # another process has created it
-            DeltaTable.create(
-                self.uri,
-                _SCHEMA,
-                "error",
-                configuration=_SHORT_LOG,
-                commit_properties=no_retry,
-                post_commithook_properties=NO_HOOKS,
-                storage_options=self.storage_options,
-            )
+            DeltaTable.create(self.uri, _SCHEMA, "error", configuration=_SHORT_LOG, storage_options=self.storage_options, **options)
 
     def _clean_up(self, number: int, record: Record | None) -> None:
         """Write a checkpoint and delete the log before it: if the log grew, each heartbeat would cost more than the previous one."""
@@ -184,7 +176,7 @@ class _Commits:
             if table.version() != number:  # another process has taken the lease
                 return
             if not _SHORT_LOG.items() <= table.metadata().configuration.items():  # an earlier version created it
-                table.alter.set_table_properties(_SHORT_LOG, commit_properties=_properties(record))
+                table.alter.set_table_properties(_SHORT_LOG, **_options(record))
             write_checkpoint(table)
 
     def _open(self) -> DeltaTable:
@@ -196,5 +188,5 @@ class _Commits:
             return DeltaTable(self.uri, storage_options=self.storage_options)  # its log may have been cleaned up during the first try
 
 
-def _properties(record: Record | None) -> CommitProperties:
-    return commit_properties({"lease": record})
+def _options(record: Record | None) -> CommitOptions:
+    return commit_options({"lease": record})

@@ -2,10 +2,10 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import Any, Unpack
 
 import pyarrow as pa
-from deltalake import CommitProperties, DeltaTable
+from deltalake import DeltaTable
 from pyspark.sql.types import (
     BinaryType,
     BooleanType,
@@ -19,7 +19,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
-from platform_defs.engine.lake.commits import NO_HOOKS, change_rows, commit_properties
+from platform_defs.engine.lake.commits import CommitOptions, change_rows, commit_options
 from platform_defs.engine.lake.data_skipping import is_written_by_deltalake
 from platform_defs.engine.lake.small_queries import is_arrow_type
 
@@ -72,13 +72,12 @@ def upsert(
     condition = " AND ".join(f"(t.`{c}` IS NOT DISTINCT FROM c.`{c}`)" for c in key) or "TRUE"
     condition = condition if only == "TRUE" else f"{condition} AND ({only})"
 
-    def merge(properties: CommitProperties) -> None:
-        how = {"commit_properties": properties, "post_commithook_properties": NO_HOOKS}
-        merger = delta.merge(rows, condition, source_alias="c", target_alias="t", **how)
+    def merge(**options: Unpack[CommitOptions]) -> None:
+        merger = delta.merge(rows, condition, source_alias="c", target_alias="t", **options)
         merger = merger.when_matched_delete(predicate=is_deleted).when_matched_update(updates=values)
         merger.when_not_matched_insert(updates=values, predicate=f"NOT ({is_deleted})").execute()
 
-    change_rows(delta, commit_properties(metadata, number), merge)
+    change_rows(delta, commit_options(metadata, number), merge)
 
 
 def has_one_equality(kind: DataType) -> bool:

@@ -245,9 +245,9 @@ class WrittenTables(TablesMaintainedAfterCommits):
         options: dict[str, Any] = {"storage_options": self.storage_options} | ({"schema_mode": "merge"} if merge else {})
         options |= {} if replacing is None else {"predicate": replacing}
         mode = "error" if expected is None else "append" if replacing is None else "overwrite"
-        options |= {"mode": mode, "description": description or None, "post_commithook_properties": commits.NO_HOOKS}
-        options |= {"commit_properties": commits.commit_properties(commit_metadata)}
-        write = partial(write_deltalake, self.path(table) if delta is None else delta, rows, **options)
+        options |= {"mode": mode, "description": description or None}
+        target = self.path(table) if delta is None else delta
+        write = partial(write_deltalake, target, rows, **options, **commits.commit_options(commit_metadata))
         if delta is not None:
             if commits.commit_once(delta, commit_metadata["id"], write) is not None:
                 raise LakeError.overtaken(table, "version")
@@ -287,9 +287,9 @@ class WrittenTables(TablesMaintainedAfterCommits):
         self.check_leases()
         values, rows = {k: c.value for k, c in remembered.items()}, {k: c.rows for k, c in remembered.items()}
         commit_id, schema = uuid.uuid4().hex, expected.schema()
-        properties = commits.commit_properties(values | {commits.ROWS: rows, commits.CARRY_ID: commit_id})
+        options = commits.commit_options(values | {commits.ROWS: rows, commits.CARRY_ID: commit_id})
         if commits.commit_once(
-            expected, commit_id, partial(commits.write_actions, expected, [], "append", schema, properties), in_place=False
+            expected, commit_id, partial(commits.write_actions, expected, [], "append", schema, options), in_place=False
         ):
             raise CommitFailedError("another writer has committed")
 

@@ -18,7 +18,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from operators.errors import TidemarkError
-from platform_defs.engine.lake.commits import commit_once, commit_properties, reporting_overtaken, write_checkpoint
+from platform_defs.engine.lake.commits import commit_once, commit_options, reporting_overtaken, write_checkpoint
 from platform_defs.engine.lake.errors import LakeError, UnreadableLogError, store_reason
 from platform_defs.engine.lake.opened_tables import OpenedTable
 from platform_defs.engine.lake.tables import Lake
@@ -240,9 +240,9 @@ class DeltaLedgerStore:
         if self._delta is None or _format_of(self._delta) >= number:
             return
         self.lake.check_leases()
-        alter, properties = self._delta.alter, commit_properties({"id": (commit_id := uuid.uuid4().hex)})
+        alter, options = self._delta.alter, commit_options({"id": (commit_id := uuid.uuid4().hex)})
         with self.lake.reporting_failed_commit(TABLE):
-            if commit_once(self._delta, commit_id, lambda: alter.set_table_description(_description(number), commit_properties=properties)):
+            if commit_once(self._delta, commit_id, lambda: alter.set_table_description(_description(number), **options)):
                 raise LakeError.overtaken(TABLE, "batch")
 
     def _after_commit(self) -> None:
@@ -269,7 +269,7 @@ class DeltaLedgerStore:
         self.refresh()
         if self._delta is not None:
             point("ledger.before_compact")
-            self._delta.optimize.compact(target_size=FULL_BYTES)
+            self._delta.optimize.compact(target_size=FULL_BYTES, **commit_options({}))
             point("ledger.after_compact")
             write_checkpoint(self._delta)
 

@@ -19,7 +19,7 @@ from platform_defs.engine import Engine, ProgressError
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.inputs.changelog_reader import APPLIED
 from platform_defs.engine.inputs.progress import results_table, stored_progress
-from platform_defs.engine.lake.commits import commit_properties
+from platform_defs.engine.lake.commits import commit_options
 from platform_defs.engine.lake.errors import LakeError
 from tests.conftest import CopyEngine, MakeEngine
 from tests.support.bare_lake import bare_engine, commit_batch, commit_step
@@ -109,7 +109,7 @@ def apply_step(engine: Engine, table: str, **changes: Any) -> None:
     now = stored_progress(engine.lake, engine.assets[table])
     metadata = {APPLIED: {"step": now.step, "seq": now.seq, "generation": now.generation}}
     no_rows = pa.table({"k": pa.array([], pa.string())})
-    write_deltalake(engine.lake.path(table), no_rows, mode="append", commit_properties=commit_properties(metadata))
+    write_deltalake(engine.lake.path(table), no_rows, mode="append", **commit_options(metadata))
 
 
 def test_changed_parameters_are_refused_until_every_downstream_table_is_recomputed(engine: Engine, make_engine: MakeEngine) -> None:

@@ -9,6 +9,7 @@ import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import CommitFailedError, DeltaError
 from deltalake.table import TableAlterer
+from pyspark.sql.types import LongType, StringType, StructType
 
 from platform_defs.engine.lake import commits
 from platform_defs.engine.lake.errors import LakeError
@@ -53,3 +54,17 @@ def test_properties_whose_answer_was_lost_are_found(lake: Lake, monkeypatch: pyt
     monkeypatch.setattr(TableAlterer, "set_table_properties", lose)
     assert commits.set_properties(seen, {"delta.enableChangeDataFeed": "true"}) is None
     assert seen.version() == 1
+
+
+def test_a_column_is_added_after_another_writers_commit(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake.append_small(ROWS, "t", {"m": 0})
+    seen, add_columns = DeltaTable(lake.path("t")), TableAlterer.add_columns
+
+    def add_late(*args: Any, **more: Any) -> None:
+        monkeypatch.undo()
+        lake.append_small(ROWS, "t", {"m": 1})
+        add_columns(*args, **more)
+
+    monkeypatch.setattr(TableAlterer, "add_columns", add_late)
+    wide = commits.widen(seen, StructType().add("a", LongType()).add("b", StringType()))
+    assert (wide.version(), [field.name for field in wide.schema().fields], seen.version()) == (2, ["a", "b"], 0)

@@ -23,7 +23,7 @@ from platform_defs.engine.inputs.identity import identity_of
 from platform_defs.engine.inputs.lateness_decisions import DECIDED
 from platform_defs.engine.inputs.result_rows import late_results
 from platform_defs.engine.inputs.retained import Cut, write_totals
-from platform_defs.engine.lake.commits import APPLICATION, RETENTION, commit_properties
+from platform_defs.engine.lake.commits import APPLICATION, RETENTION, commit_options
 from platform_defs.engine.lake.sql_rows import sql_rows
 from platform_defs.engine.ledger.ledger import Ledger
 from platform_defs.engine.ledger.watermarks import LateResults
@@ -92,7 +92,7 @@ def retention(engine: Engine, retention: int | None = DAY) -> LedgerRetention:
 
 
 def commit(engine: Engine, table: str, metadata: dict[str, Any]) -> None:
-    write_deltalake(engine.lake.path(table), NO_ROWS, mode="append", commit_properties=commit_properties(metadata))
+    write_deltalake(engine.lake.path(table), NO_ROWS, mode="append", **commit_options(metadata))
 
 
 def reopened(engine: Engine) -> Engine:
@@ -319,7 +319,7 @@ def test_lateness_decisions_leave_with_their_rows(engine: Engine, at: str | None
     new = _with_steps(engine, (VISITS, {}))
     for seq in (2, 4, 5):
         rows = pa.table({"which": pa.array([0], pa.int32()), "seq": [seq], "arrival": [1]})
-        write_deltalake(new.lake.path(VISITS.decisions), rows, mode="append", commit_properties=commit_properties({DECIDED: seq}))
+        write_deltalake(new.lake.path(VISITS.decisions), rows, mode="append", **commit_options({DECIDED: seq}))
     of_visits = DecisionRetention(new.pending.reading, VISITS)
     planned = of_visits.plan()
     assert planned is not None
