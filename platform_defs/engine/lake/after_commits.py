@@ -1,10 +1,13 @@
 """The maintenance of a table after each commit to it: compaction, checkpoints, and the deletion of old commits."""
 
 import logging
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 
+from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
+from deltalake.transaction import AddAction
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -12,12 +15,31 @@ from pyspark.sql import SparkSession
 from operators.errors import TidemarkError
 from platform_defs.engine.lake import compaction
 from platform_defs.engine.lake.commits import write_checkpoint
-from platform_defs.engine.lake.compaction import CONFLICTS, MaintainedTables, count_small_files
+from platform_defs.engine.lake.compaction import CONFLICTS, SMALL_BYTES, MaintainedTables, count_small_files
 from platform_defs.engine.lake.errors import store_reason
 from platform_defs.engine.lake.reads import ReadTables
 from platform_defs.faults import point
 
 _log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class Committed:
+    """What a writer knows of a table after a commit by deltalake. The table's log need not be read again for its maintenance.
+
+    Args:
+        version: the version of the commit.
+        kept: the opened table with the files that the commit has kept; None if there are none.
+        added: the files that it has added, unless `kept` has them already.
+    """
+
+    version: int
+    kept: DeltaTable | None
+    added: Sequence[AddAction] = ()
+
+    def count_small_files(self) -> int:
+        """The number of the table's data files below `SMALL_BYTES`."""
+        return (0 if self.kept is None else count_small_files(self.kept)) + sum(file.size < SMALL_BYTES for file in self.added)
 
 
 @dataclass(frozen=True)
@@ -29,28 +51,40 @@ class TablesMaintainedAfterCommits(ReadTables, MaintainedTables):
         """The lake itself; for a snapshot, the lake from which it was taken (see `tables.LakeSnapshot`)."""
         return self
 
-    def _after_commit(self, spark: SparkSession, table: str) -> None:
+    def _after_commit(self, spark: SparkSession, table: str, committed: Committed | None = None) -> None:
         """Compact small files if there are many. Every `CHECKPOINT_EVERY` versions, write a checkpoint and delete old commits.
 
         Delta's own post-commit hooks cost more: its checkpoints are Spark jobs, whose code takes seconds to compile, and it compacts
         after each process's first commit to a table, even if there are few files. deltalake's list the whole log after each commit.
 
         A fault is logged: the commit has succeeded, and the maintenance after the next one tries again.
+
+        Args:
+            spark: the session.
+            table: the table.
+            committed: the commit; None for one of Spark.
         """
         try:
-            self.live._maintain(spark, table)
+            self.live._maintain(spark, table, committed)
         except (PySparkException, Py4JJavaError, DeltaError, OSError, TidemarkError) as error:
             _log.warning("%s has a new commit, but its maintenance failed: %s", table, store_reason(error))
 
-    def _maintain(self, spark: SparkSession, table: str) -> None:
-        delta = self.delta_for_reading(table)
-        if delta is not None and count_small_files(delta) >= compaction.MANY_FILES:
-            point("lake.before_compact")
+    def _maintain(self, spark: SparkSession, table: str, committed: Committed | None) -> None:
+        if committed is None:
+            delta = self.delta_for_reading(table)
+            if delta is None:
+                return
+            version, small_files = delta.version(), count_small_files(delta)
             del delta  # otherwise the opened table could not be brought up to date
+        else:
+            version, small_files = committed.version, committed.count_small_files()
+        if small_files >= compaction.MANY_FILES:
+            point("lake.before_compact")
             with suppress(*CONFLICTS):
                 self.optimize(spark, table)
             point("lake.after_compact")
-            delta = self.delta_for_reading(table)
+            version += 1
         every = compaction.CHECKPOINT_EVERY
-        if delta is not None and delta.version() >= every and delta.version() % every < 2:  # a compaction takes one version
-            write_checkpoint(delta)
+        has_many_commits = version >= every and version % every < 2  # a compaction takes one version
+        if has_many_commits and (newest := self.delta_for_reading(table)) is not None:
+            write_checkpoint(newest)

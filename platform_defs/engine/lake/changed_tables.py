@@ -12,6 +12,7 @@ from deltalake import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 
 from platform_defs.engine.lake import commits, small_upserts
+from platform_defs.engine.lake.after_commits import Committed
 from platform_defs.engine.lake.compaction import has_vectors
 from platform_defs.engine.lake.data_skipping import schema_of
 from platform_defs.engine.lake.errors import LakeError
@@ -132,11 +133,11 @@ class ChangedTables(WrittenTables):
         self.check_leases()
         if (delta.transaction_version(commits.APPLICATION) or 0) >= number:
             raise LakeError.overtaken(table, "step")
-        commit_metadata = metadata | {"id": uuid.uuid4().hex}
+        commit_metadata, version = metadata | {"id": uuid.uuid4().hex}, delta.version() + 1
         upsert = partial(small_upserts.upsert, is_deleted=is_deleted, metadata=commit_metadata, number=number, only=only)
         if commits.commit_once(delta, commit_metadata["id"], lambda: upsert(delta, few_rows, key)):
             raise LakeError.overtaken(table, "step")
-        self._after_commit(spark, table)
+        self._after_commit(spark, table, Committed(version, delta))
 
     def delete(self, spark: SparkSession, table: str, predicate: str, metadata: dict[str, Any], expected: DeltaTable) -> None:
         """Delete rows in one commit with the metadata, only on the version `expected`.
@@ -204,9 +205,9 @@ class ChangedTables(WrittenTables):
     ) -> None:
         """Make one commit by deltalake, without retries on other versions; `number` is that of a retention."""
         self.check_leases()
-        commit_id = uuid.uuid4().hex
+        commit_id, version = uuid.uuid4().hex, expected.version() + 1
         options = commits.commit_options({**metadata, "id": commit_id}, number, commits.RETENTION)
         with self.reporting_failed_commit(table):
             if commits.commit_once(expected, commit_id, lambda: commits.change_rows(expected, options, change)):
                 raise LakeError.overtaken(table, "version")
-        self._after_commit(spark, table)
+        self._after_commit(spark, table, Committed(version, expected))

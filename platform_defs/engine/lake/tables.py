@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 
+from platform_defs.engine.lake.after_commits import Committed
 from platform_defs.engine.lake.changed_tables import ChangedTables
 from platform_defs.engine.lake.errors import LakeError, UnreadableLogError
 from platform_defs.engine.lake.reads import Commit
@@ -84,6 +85,13 @@ class LakeSnapshot(Lake):
         if table not in self._tables:
             self._tables[table] = self.base.delta_for_reading(table)
         return self._tables[table]
+
+    def _after_commit(self, spark: SparkSession, table: str, committed: Committed | None = None) -> None:
+        """Release the table after a commit through the snapshot: the opened table can then be brought up to date for all readers."""
+        self._tables.pop(table, None)
+        for known in [known for known in self._newest if known[0] == table]:
+            del self._newest[known]
+        super()._after_commit(spark, table, committed)
 
     def newest_commit(self, table: str, key: str) -> Commit | None:
         """The newest commit with a key at the snapshot's version; it is looked up once."""

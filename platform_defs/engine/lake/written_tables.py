@@ -19,7 +19,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError
 from pyspark.sql import DataFrame
 
 from platform_defs.engine.lake import commits, table_columns
-from platform_defs.engine.lake.after_commits import TablesMaintainedAfterCommits
+from platform_defs.engine.lake.after_commits import Committed, TablesMaintainedAfterCommits
 from platform_defs.engine.lake.commits import reporting_overtaken
 from platform_defs.engine.lake.compaction import CONFLICTS
 from platform_defs.engine.lake.data_files import add_actions, write_files
@@ -102,14 +102,14 @@ class WrittenTables(TablesMaintainedAfterCommits):
         actions, rows = add_actions(path, folder, columns, self.storage_options)
         commit_metadata = metadata | {commits.ROWS: dict.fromkeys(metadata, rows), "id": folder}
         self.check_leases()
+        before = delta
         if delta is None:
-            delta = commits.create(
-                path, frame.schema, actions, commit_metadata, table_properties(bounded, change_feed), self.storage_options
-            )
+            properties = table_properties(bounded, change_feed)
+            delta = commits.create(path, frame.schema, actions, commit_metadata, properties, self.storage_options)
         while delta is not None:
             self._check_follows(table, delta, metadata, after)
-            delta = commits.commit_files(delta, actions, commit_metadata, number)
-        self._after_commit(frame.sparkSession, table)
+            before, delta = delta, commits.commit_files(delta, actions, commit_metadata, number)
+        self._after_commit(frame.sparkSession, table, Committed(0 if before is None else before.version() + 1, before, actions))
         return rows
 
     def _check_follows(self, table: str, delta: DeltaTable, metadata: dict[str, Any], after: Any) -> None:
@@ -151,9 +151,10 @@ class WrittenTables(TablesMaintainedAfterCommits):
             raise LakeError.overtaken(table, "step")
         if deletion_vectors or not (delta is None or self._can_replace(delta, frame)):
             self._overwrite_by_spark(frame, table, metadata, number, pruned_by, change_feed, deletion_vectors)
+            committed = None
         else:
-            self._replace_files(delta, frame, table, metadata, number, pruned_by, change_feed)
-        self._after_commit(frame.sparkSession, table)
+            committed = self._replace_files(delta, frame, table, metadata, number, pruned_by, change_feed)
+        self._after_commit(frame.sparkSession, table, committed)
 
     def _can_replace(self, delta: DeltaTable, frame: DataFrame) -> bool:
         """Whether deltalake can overwrite a table; it cannot change which columns have statistics."""
@@ -168,7 +169,7 @@ class WrittenTables(TablesMaintainedAfterCommits):
         number: int | None,
         pruned_by: Sequence[str],
         change_feed: bool,
-    ) -> None:
+    ) -> Committed:
         """Write a frame's files and commit them by deltalake in place of the table's files at the version that was opened."""
         path, bounded = self.path(table), bounded_columns(frame.schema, pruned_by)
         folder = write_files(frame, path, [], self.storage_options)
@@ -180,9 +181,10 @@ class WrittenTables(TablesMaintainedAfterCommits):
             arguments = path, frame.schema, actions, commit_metadata, table_properties(bounded, change_feed)
             if commits.create(*arguments, self.storage_options, number) is not None:
                 raise LakeError.overtaken(table, "step")
-            return
+            return Committed(0, None, actions)
         if commits.commit_files(delta, actions, commit_metadata, number, replacing=frame.schema) is not None:
             raise LakeError.overtaken(table, "step")
+        return Committed(delta.version() + 1, None, actions)
 
     def _overwrite_by_spark(
         self,
@@ -288,9 +290,8 @@ class WrittenTables(TablesMaintainedAfterCommits):
         values, rows = {k: c.value for k, c in remembered.items()}, {k: c.rows for k, c in remembered.items()}
         commit_id, schema = uuid.uuid4().hex, expected.schema()
         options = commits.commit_options(values | {commits.ROWS: rows, commits.CARRY_ID: commit_id})
-        if commits.commit_once(
-            expected, commit_id, partial(commits.write_actions, expected, [], "append", schema, options), in_place=False
-        ):
+        commit = partial(commits.write_actions, expected, [], "append", schema, options)
+        if commits.commit_once(expected, commit_id, commit, in_place=False):
             raise CommitFailedError("another writer has committed")
 
 

@@ -133,6 +133,18 @@ def test_a_table_that_is_brought_up_to_date_is_the_one_that_is_opened(lake: Lake
     assert str(updated.metadata()) == str(opened.metadata())
 
 
+def test_a_commit_through_a_snapshot_does_not_open_the_table_again(lake: Lake, opens: list[str], spark: SparkSession) -> None:
+    frame = spark.sql("SELECT 1L AS v")
+    lake.append(frame, "t", {"step": 1})
+    snapshot, opened = lake.snapshot(), [*opens]
+    assert snapshot.newest_commit("t", "step") is not None
+    snapshot.append(frame, "t", {"step": 2}, after=1)
+    newest = lake.newest_commit("t", "step")
+    assert newest is not None
+    assert (newest.version, newest.value, snapshot.newest_commit("t", "step")) == (1, 2, newest)
+    assert opens == [*opened, "t"]
+
+
 def test_an_append_leaves_what_others_read(lake: Lake, spark: SparkSession) -> None:
     frame = spark.sql("SELECT 1L AS v")
     lake.append(frame, "t", {"step": 1})
