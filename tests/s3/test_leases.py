@@ -207,6 +207,25 @@ def test_a_commit_does_not_list_the_whole_log(lake: Lake, server: S3Server, chan
     assert lake.version("t") == 1
 
 
+def test_a_merge_uses_the_table_of_the_merge_before(lake: Lake, server: S3Server) -> None:
+    lake.append_small(ROWS, "t", {"step": 0})
+
+    def merge(number: int, value: int) -> None:
+        opened, rows = lake.small_table("t", ["a"]), pa.table({"a": [value]})
+        assert opened is not None
+        lake.upsert_fetched(cast(Any, None), opened, "t", rows, ["a"], is_deleted="FALSE", metadata={"step": number}, number=number)
+
+    merge(1, 2)
+    assert server.count(lambda: lake.small_table("t", ["a"])) == {"LIST": 1}
+    merge(2, 3)
+    lake.append_small(pa.table({"a": [4]}), "t", {"step": 3})
+    merge(3, 5)
+    delta = lake.delta("t")
+    assert delta is not None
+    assert sorted(delta.to_pyarrow_table()["a"].to_pylist()) == [1, 2, 3, 4, 5]
+    assert lake.version("t") == 4
+
+
 def test_of_two_commits_on_one_version_the_store_refuses_the_second(lake: Lake) -> None:
     lake.append_small(ROWS, "t", {"step": 1})
     one, other = lake.delta("t"), lake.delta("t")

@@ -90,8 +90,8 @@ class Changes:
         """
         newest_rows = few_rows.filter(pc.field(OWN_CHANGE) != UPDATE_BEFORE)
         columns = [*key] or [name for name in few_rows.column_names if name != OWN_CHANGE]
-        delta = lake.small_table(table, columns)
-        if delta is None or (key and newest_rows.group_by(columns).aggregate([]).num_rows < newest_rows.num_rows):
+        opened = lake.small_table(table, columns)
+        if opened is None or (key and newest_rows.group_by(columns).aggregate([]).num_rows < newest_rows.num_rows):
             return False
         is_deleted = f"c.`{OWN_CHANGE}` = '{DELETE}'"
         conditions = {"is_deleted": is_deleted, "only": f"t.`{FINAL_AT}` BETWEEN c.`{_FIRST}` AND c.`{_LAST}`" if key else is_deleted}
@@ -99,7 +99,7 @@ class Changes:
             newest_rows = newest_rows.append_column(
                 column, pa.repeat(pa.scalar(end * 1_000, few_rows.schema.field(FINAL_AT).type), newest_rows.num_rows)
             )
-        lake.upsert_fetched(self.rows.sparkSession, delta, table, newest_rows, columns, metadata=metadata, number=number, **conditions)
+        lake.upsert_fetched(self.rows.sparkSession, opened, table, newest_rows, columns, metadata=metadata, number=number, **conditions)
         return True
 
 

@@ -13,11 +13,12 @@ from pyspark.sql import Column, DataFrame, SparkSession
 
 from platform_defs.engine.lake import commits, small_upserts
 from platform_defs.engine.lake.after_commits import Committed
-from platform_defs.engine.lake.compaction import has_vectors
+from platform_defs.engine.lake.compaction import SMALL_BYTES, file_sizes, has_vectors
 from platform_defs.engine.lake.data_skipping import schema_of
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.interrupts import run_to_end
 from platform_defs.engine.lake.merge_settings import merge_settings, without_merge_settings
+from platform_defs.engine.lake.opened_tables import OpenedTable
 from platform_defs.engine.lake.small_queries import fetch_arrow, plan_if_small
 from platform_defs.engine.lake.written_tables import VECTORS_PROPERTY, WrittenTables, reporting_concurrent_commit
 
@@ -87,24 +88,25 @@ class ChangedTables(WrittenTables):
         Raises:
             LakeError: the table has a commit of this step or a later one, or another writer has committed.
         """
-        delta = self.small_table(table, key)
-        few_rows = None if delta is None else fetch_arrow(rows)
-        if delta is None or few_rows is None:
+        opened = self.small_table(table, key)
+        few_rows = None if opened is None else fetch_arrow(rows)
+        if opened is None or few_rows is None:
             return False
-        self.upsert_fetched(rows.sparkSession, delta, table, few_rows, key, is_deleted=is_deleted, metadata=metadata, number=number)
+        self.upsert_fetched(rows.sparkSession, opened, table, few_rows, key, is_deleted=is_deleted, metadata=metadata, number=number)
         return True
 
-    def small_table(self, table: str, key: Sequence[str]) -> DeltaTable | None:
+    def small_table(self, table: str, key: Sequence[str]) -> OpenedTable | None:
         """The table, if it is small and deltalake can merge rows into it by a key."""
-        delta = self.delta(table)
-        if delta is None or self.is_large(table) or not small_upserts.can_upsert(delta, schema_of(delta), key):
+        opened = self._for_writing(table)
+        delta = opened.delta
+        if delta is None or sum(file_sizes(delta)) > SMALL_BYTES or not small_upserts.can_upsert(delta, schema_of(delta), key):
             return None
-        return delta
+        return opened
 
     def upsert_fetched(
         self,
         spark: SparkSession,
-        delta: DeltaTable,
+        opened: OpenedTable,
         table: str,
         few_rows: pa.Table,
         key: Sequence[str],
@@ -118,7 +120,7 @@ class ChangedTables(WrittenTables):
 
         Args:
             spark: the session, for maintenance after the commit.
-            delta: the result of `small_table`.
+            opened: the result of `small_table`.
             table: the table.
             few_rows: the changed rows.
             key: the columns that identify a row.
@@ -131,13 +133,14 @@ class ChangedTables(WrittenTables):
             LakeError: the table has a commit of this step or a later one, or another writer has committed.
         """
         self.check_leases()
-        if (delta.transaction_version(commits.APPLICATION) or 0) >= number:
+        if (delta := opened.delta) is None or (delta.transaction_version(commits.APPLICATION) or 0) >= number:
             raise LakeError.overtaken(table, "step")
         commit_metadata, version = metadata | {"id": uuid.uuid4().hex}, delta.version() + 1
         upsert = partial(small_upserts.upsert, is_deleted=is_deleted, metadata=commit_metadata, number=number, only=only)
         if commits.commit_once(delta, commit_metadata["id"], lambda: upsert(delta, few_rows, key)):
             raise LakeError.overtaken(table, "step")
         self._after_commit(spark, table, Committed(version, delta))
+        self._keep_for_writing(table, opened)
 
     def delete(self, spark: SparkSession, table: str, predicate: str, metadata: dict[str, Any], expected: DeltaTable) -> None:
         """Delete rows in one commit with the metadata, only on the version `expected`.

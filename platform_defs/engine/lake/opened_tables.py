@@ -4,6 +4,8 @@ Opening a table means reading its log, and a cycle of a pipeline needs each of i
 opened table is still the newest version if its newest commit is unchanged, and no later one exists. If there are later ones, they are
 read; but if somebody still reads the opened version, the table is opened once more. After a checkpoint it is opened again too: deltalake
 reads older commits when it needs them, and they may be deleted after a checkpoint.
+
+A merge by deltalake changes the opened table, so it has one that no reader shares. The next merge uses that one again.
 """
 
 import copy
@@ -118,6 +120,7 @@ class _Shared:
 
 
 _opened: OrderedDict[Hashable, _Shared] = OrderedDict()
+_for_writers: OrderedDict[Hashable, OpenedTable] = OrderedDict()
 _lock = Lock()
 
 
@@ -136,3 +139,20 @@ def newest_version(key: Hashable, look: LookAtEnd, open_table: OpenTable) -> Del
             _opened.popitem(last=False)  # the one that was read least recently
     with opened.lock:
         return opened.newest(look, open_table)
+
+
+def take_for_writing(key: Hashable, look: LookAtEnd, open_table: OpenTable) -> OpenedTable:
+    """The newest version of a table, in an object that nobody else has, so that a commit may change it; see `newest_version`."""
+    with _lock:
+        opened = _for_writers.pop(key, None) or OpenedTable()
+    opened.newest(look, open_table)
+    return opened
+
+
+def keep_for_writing(key: Hashable, look: LookAtEnd, opened: OpenedTable) -> None:
+    """Keep a table for the next `take_for_writing`, after a commit through it."""
+    opened.record_commit(look)
+    with _lock:
+        _for_writers[key] = opened
+        while len(_for_writers) > _MOST_TABLES:
+            _for_writers.popitem(last=False)

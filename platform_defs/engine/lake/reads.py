@@ -1,7 +1,7 @@
 """Reads the lake's tables and their commit metadata, without a Spark job if possible."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -31,7 +31,7 @@ from platform_defs.engine.lake.data_skipping import (
 from platform_defs.engine.lake.errors import LakeError, UnreadableLogError
 from platform_defs.engine.lake.log_ends import LogEnd, end_in_s3, end_on_disk
 from platform_defs.engine.lake.objects import StoreError
-from platform_defs.engine.lake.opened_tables import newest_version
+from platform_defs.engine.lake.opened_tables import OpenedTable, keep_for_writing, newest_version, take_for_writing
 from platform_defs.engine.lake.root import LakeRoot
 from platform_defs.paths import is_in_s3
 
@@ -83,10 +83,29 @@ class ReadTables(LakeRoot):
         Raises:
             UnreadableLogError, LakeError: see `delta`.
         """
-        if not (self.is_local or is_in_s3(self.root)):  # a table that was deleted and created again would not be noticed
+        if not self._notices_new_tables:
             return self.delta(table)
-        key = self.path(table), *sorted((self.storage_options or {}).items())
-        return newest_version(key, partial(self.log_end, table), partial(self.delta, table))
+        return newest_version(self._key(table), partial(self.log_end, table), partial(self.delta, table))
+
+    def _for_writing(self, table: str) -> OpenedTable:
+        """A table's newest version, in an object of the caller's own, which should be kept after a commit by `_keep_for_writing`."""
+        if not self._notices_new_tables:
+            return OpenedTable(self.delta(table))
+        return take_for_writing(self._key(table), partial(self.log_end, table), partial(self.delta, table))
+
+    def _keep_for_writing(self, table: str, opened: OpenedTable) -> None:
+        """Keep an opened table for the next writer, after a successful commit through it."""
+        if self._notices_new_tables:
+            with suppress(LakeError):  # the next writer opens the table again
+                keep_for_writing(self._key(table), partial(self.log_end, table), opened)
+
+    @property
+    def _notices_new_tables(self) -> bool:
+        """Whether it is noticed, without reading a table's log, that the table was deleted and created again."""
+        return self.is_local or is_in_s3(self.root)
+
+    def _key(self, table: str) -> tuple[object, ...]:
+        return self.path(table), *sorted((self.storage_options or {}).items())
 
     def log_end(self, table: str, version: int) -> LogEnd | None:
         """The end of a table's log from a version on, on a disk or in S3; None for another store.

@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from platform_defs.engine.lake.after_commits import Committed
 from platform_defs.engine.lake.changed_tables import ChangedTables
 from platform_defs.engine.lake.errors import LakeError, UnreadableLogError
+from platform_defs.engine.lake.opened_tables import OpenedTable
 from platform_defs.engine.lake.reads import Commit
 from platform_defs.engine.lake.waits import Purpose
 
@@ -77,6 +78,13 @@ class LakeSnapshot(Lake):
                 raise LakeError.overtaken(table, "log")
             self._opened[table] = opened
         return self._opened[table]
+
+    def _for_writing(self, table: str) -> OpenedTable:
+        """The table at the snapshot's version, in an object of the snapshot's own."""
+        return OpenedTable(self.delta(table))
+
+    def _keep_for_writing(self, table: str, opened: OpenedTable) -> None:
+        """The snapshot has the table already."""
 
     def delta_for_reading(self, table: str) -> DeltaTable | None:
         """The table at the snapshot's version."""

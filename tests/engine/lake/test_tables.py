@@ -22,6 +22,7 @@ from platform_defs.engine.lake import commits, compaction
 from platform_defs.engine.lake import written_tables as lakes
 from platform_defs.engine.lake.errors import LakeError, UnreadableLogError
 from platform_defs.engine.lake.log_ends import LogEnd
+from platform_defs.engine.lake.opened_tables import OpenedTable
 from platform_defs.engine.lake.reads import Commit
 from platform_defs.engine.lake.tables import Lake
 
@@ -175,7 +176,9 @@ SMALL_CHANGES: dict[str, tuple[str, Callable[[Lake, DeltaTable], object]]] = {
     "update": ("update", lambda lake, seen: lake.update(NO_SESSION, "t", "a = 1", {"a": "3"}, {"m": 1}, seen)),
     "upsert": (
         "merge",
-        lambda lake, seen: lake.upsert_fetched(NO_SESSION, seen, "t", ROWS, ["a"], is_deleted="FALSE", metadata={"m": 1}, number=1),
+        lambda lake, seen: lake.upsert_fetched(
+            NO_SESSION, OpenedTable(seen), "t", ROWS, ["a"], is_deleted="FALSE", metadata={"m": 1}, number=1
+        ),
     ),
     "carry": ("create_write_transaction", lambda lake, seen: lake.carry_metadata({"m": Commit(0, 1, 2)}, seen)),
 }
