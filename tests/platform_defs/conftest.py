@@ -5,16 +5,13 @@ from collections.abc import Iterator
 import pytest
 from alembic.config import Config
 from alembic.script import ScriptDirectory
-from dagster._core.storage.event_log import in_memory as events
-from dagster._core.storage.runs import in_memory as runs
+
+from tests.support.dagster_in_memory import quick_databases
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _unversioned_memory() -> Iterator[None]:
-    """Do not record the version of the schema in Dagster's databases in memory: it takes most of the time of making one."""
-    with pytest.MonkeyPatch.context() as patch:
-        for module in (events, runs):
-            patch.setattr(module, "stamp_alembic_rev", lambda *_: None)
+def _quick_databases() -> Iterator[None]:
+    with quick_databases():
         yield
 
 
