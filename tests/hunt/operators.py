@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from typing import Any
 
 from operators import AsOfJoin, IntervalJoin, WindowedAggregate
-from operators.steps import ByTimeRange
 from tests.hunt.frames import COUNTS, PAIRS, Rows
 
 
@@ -90,13 +89,6 @@ class SimCount(WindowedAggregate):
             window = row[key], self.last(row[at])
             counts[window] = counts.get(window, 0) + 1
         return Rows(COUNTS, [(k, last + 1 - self.size, last + 1, n, last, last) for (k, last), n in counts.items()])
-
-
-def closed_by(operator: Any) -> ByTimeRange:
-    """What an operator of closed ranges reads."""
-    reads = operator.reads
-    assert isinstance(reads, ByTimeRange)
-    return reads
 
 
 def difference(held: Iterable[Any], wanted: Iterable[Any]) -> tuple[list[Any], list[Any]]:

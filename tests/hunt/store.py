@@ -176,10 +176,6 @@ class Store:
         versions = [*versions, *[lost.commit for table, lost in self.lost.items() if table == "ledger"]]
         return max((row.entry.seq for version in versions for row in version.rows if row.entry.source == source), default=0)
 
-    def is_damaged(self) -> bool:
-        """Whether a commit is lost."""
-        return bool(self.lost)
-
     def restore(self) -> list[str]:
         """Restore the lost commits; returns the tables that were written after the loss, and cannot be restored."""
         overwritten: list[str] = []
