@@ -96,7 +96,7 @@ def canonical_local(value: str, base: Path | None = None) -> str:
 
 
 def is_local(path: str) -> bool:
-    """Whether a canonical path is on this machine."""
+    """Whether a path is no URI, like each canonical path on this machine."""
     return "://" not in path
 
 

@@ -14,6 +14,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from platform_defs.engine.formats.kafka_options import Topics
+from platform_defs.paths import is_local
 
 COMPRESSIONS = (".gz",)
 """The compressions for which Spark raises an error when a file is damaged.
@@ -198,11 +199,6 @@ def uri_below(folder: str, name: str) -> str:
     """The URI of a file, given its source's folder and its decoded path below that folder."""
     root = one_path(folder)
     return f"file:{_encoded(f'{root}/{name}')}" if is_local(root) else f"{_encoded(root.rstrip('/'))}/{_encoded(name)}"
-
-
-def is_local(path: str) -> bool:
-    """Whether a path is local, that is, not a URI."""
-    return "://" not in path
 
 
 def hadoop_file(spark: SparkSession, path: str) -> tuple[Any, Any]:

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from assets.contracts import DerivedAsset, SourceContract
 from operators.changelog import CHANGE
 from platform_defs.engine.formats.delta_change_feed import ChangeFeedError
-from platform_defs.engine.formats.files import is_local
+from platform_defs.paths import is_local
 
 
 def check_feed(source: SourceContract, assets: Iterable[DerivedAsset], folder: str) -> None:

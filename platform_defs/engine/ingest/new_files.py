@@ -14,10 +14,10 @@ from itertools import islice
 from pathlib import Path
 from threading import Lock
 
-from platform_defs.engine.formats.files import File, found_file, is_hidden, is_local, one_path
+from platform_defs.engine.formats.files import File, found_file, is_hidden, one_path
 from platform_defs.engine.ingest.new_objects import ObjectLanding
 from platform_defs.engine.ledger.ledger import Ledger
-from platform_defs.paths import is_in_s3
+from platform_defs.paths import is_in_s3, is_local
 
 SECOND_LOOKS = 1_000
 """The number of recorded files of a source that each look examines again."""

@@ -17,7 +17,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from operators.timing import length_ms
-from platform_defs.engine.formats.files import File, hadoop_file, is_local, list_files, one_path
+from platform_defs.engine.formats.files import File, hadoop_file, list_files, one_path
 from platform_defs.engine.ingest.alignment import Ahead, next_files, sources_ahead
 from platform_defs.engine.ingest.errors import UnreadError
 from platform_defs.engine.ingest.ingest import Ingest, IngestError
@@ -29,6 +29,7 @@ from platform_defs.engine.ingest.turns import MOST_KEPT, TURN_PATIENCE_S, Turns
 from platform_defs.engine.lake.errors import spark_condition
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.ledger import Entry
+from platform_defs.paths import is_local
 
 OnEntry = Callable[[Entry], None]
 OnQuiet = Callable[[], None]

@@ -7,7 +7,7 @@ from pathlib import Path
 from assets.contract_checks import ContractError
 from assets.contracts import DerivedAsset
 from assets.names import RESERVED
-from platform_defs.engine.formats.files import is_local
+from platform_defs.paths import is_local
 
 
 def check_folders(root: str, folders: Mapping[str, str], assets: Mapping[str, DerivedAsset]) -> None:

@@ -15,13 +15,12 @@ from py4j.protocol import Py4JJavaError
 from pyarrow.fs import FileSelector, FileType, PyFileSystem
 from pyspark.errors import PySparkException
 
-from platform_defs.engine.formats.files import is_local
 from platform_defs.engine.lake.errors import LakeBusy, LakeError, is_fault_of_disk, is_fault_of_store
 from platform_defs.engine.lake.leases import Lease
 from platform_defs.engine.lake.locks import holding_lock, waiting_process
 from platform_defs.engine.lake.objects import StoreError, has_conditional_put
 from platform_defs.engine.lake.waits import Purpose
-from platform_defs.paths import canonical_of_tables, is_in_s3
+from platform_defs.paths import canonical_of_tables, is_in_s3, is_local
 
 _log = logging.getLogger(__name__)
 
