@@ -13,7 +13,7 @@ from sqlglot.parser import Parser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from operators.sql.errors import SqlError
-from operators.sql.functions import CALLS, log10
+from operators.sql.functions import CALLS, log10, map_of
 from operators.sql.syntax import FUNCTION_PARSERS, NO_PAREN_FUNCTION_PARSERS, RANGE_PARSERS
 from operators.sql.templates import plain_call
 
@@ -133,9 +133,9 @@ def parse_query(text: str) -> Tree:
         tree: Tree = sqlglot.parse_one(text, dialect=Flink)
     except SqlglotError as error:
         raise SqlError.unreadable(text, error) from error
-    for bracket in [*tree.find_all(exp.Bracket)]:
+    for bracket in reversed([*tree.find_all(exp.Bracket)]):  # the inner ones first
         if _is_map(bracket):
-            bracket.replace(plain_call("MAP", bracket.expressions))
+            bracket.replace(map_of(bracket.expressions))
     tables = {str(node.name).lower() for node in tree.find_all(exp.Table, exp.TableAlias)}
     for column in [*tree.find_all(exp.Column)]:
         if column.table and column.table.lower() not in tables and not isinstance(column.this, exp.Star):

@@ -9,7 +9,7 @@ from typing import Any
 from sqlglot import exp
 
 from operators.sql.errors import SqlError
-from operators.sql.templates import fill, is_text, number_of_arguments, plain_call
+from operators.sql.templates import fill, is_positive, is_text, number_of_arguments, plain_call
 from operators.sql.text_functions import (
     extracted_text,
     found_position,
@@ -223,6 +223,16 @@ _UNION = "MAP_ZIP_WITH(:a, TRANSFORM_VALUES(:b, (k, v) -> ARRAY(v)), (k, v, w) -
 def _united_map(arguments: list[Any]) -> Any:
     """MAP_UNION of one map or more. It is null if a map is."""
     return reduce(partial(fill, _UNION), arguments)
+
+
+def map_of(arguments: list[Any]) -> Any:
+    """MAP of keys and values, in which the last value of a key counts. Spark's fails for a key that it has twice."""
+    pairs = [*zip(arguments[::2], arguments[1::2], strict=True)]
+    keys = [key for key, _ in pairs]
+    if len(keys) > 1 and not (all(map(is_text, keys)) or all(map(is_positive, keys))):
+        return _united_map([plain_call("MAP", [*pair]) for pair in pairs])
+    last_pairs = {key.name: (key, value) for key, value in pairs}
+    return plain_call("MAP", [part for pair in last_pairs.values() for part in pair])
 
 
 def _truncated(arguments: list[Any]) -> Any:

@@ -683,6 +683,12 @@ def test_columns_of_the_window_have_no_effect_on_the_order_of_its_rows():
         ("x'4142'", "X'4142'"),
         ("ELEMENT(v)", "IF(SIZE(v) > 1, RAISE_ERROR('ELEMENT of an array with several elements'), GET(v, 0))"),
         ("MAP_UNION(k, v, k)", UNION_OF_THREE),
+        ("MAP['x', id, 'y', 2, 'x', v]", "MAP('x', v, 'y', 2)"),
+        ("MAP[k, id]", "MAP(k, id)"),
+        (
+            "MAP[k, id, 'x', v]",
+            "MAP_ZIP_WITH(MAP(k, id), TRANSFORM_VALUES(MAP('x', v), (k, v) -> ARRAY(v)), (k, v, w) -> IF(ISNULL(w), v, GET(w, 0)))",
+        ),
         ("map['x', v, 'y', 2]['x']", "MAP('x', v, 'y', 2)['x']"),
         ("k IS NOT DISTINCT FROM v", "k IS NOT DISTINCT FROM v"),
     ],
