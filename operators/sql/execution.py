@@ -81,11 +81,20 @@ def evaluate(relation: Relation, frames: Mapping[str, DataFrame]) -> DataFrame:
         case Select():
             return _select_rows(relation, evaluate(relation.child, frames))
         case Apply(operator=SelectRows()):
-            return evaluate(relation.inputs[0], frames)  # all rows of a frame are final
+            return _rows_with_times(relation.inputs[0], frames)
         case Apply():
             return relation.operator(*[evaluate(child, frames) for child in relation.inputs])
         case _:
             raise AssertionError(relation)  # `plan` refuses a query that ends with these
+
+
+def _rows_with_times(relation: Relation, frames: Mapping[str, DataFrame]) -> DataFrame:
+    """The rows of a selection's table: all rows of a frame are final, and the table has none without an event time."""
+    source = relation.child if isinstance(relation, Select) else relation
+    if not (isinstance(source, Input) and source.is_declared and source.times):  # the time of the ingest, or none is declared
+        return evaluate(relation, frames)
+    timed_rows = frames[source.name].where(F.col(f"`{source.times[0]}`").isNotNull())
+    return evaluate(relation, {**frames, source.name: timed_rows})
 
 
 def _select_rows(relation: Select, rows: DataFrame) -> DataFrame:

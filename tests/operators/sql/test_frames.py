@@ -8,6 +8,8 @@ from pyspark.sql import DataFrame, SparkSession
 
 import operators
 from operators import OperatorError
+from operators.sql.execution import rows_of
+from operators.sql.plan import plan
 from tests.operators.frames import frame_of
 
 pytestmark = pytest.mark.spark
@@ -70,6 +72,14 @@ def test_a_row_without_a_time_is_ranked_unless_the_time_is_declared(frames: dict
     declared = f"CREATE TABLE orders ({columns}, WATERMARK FOR ordered_at AS ordered_at);"
     assert rows(frames, ranked) == [("o1",), ("o4",)]
     assert rows(frames, declared + ranked) == [("o1",), ("o3",)]
+
+
+def test_the_table_of_a_selection_has_no_row_without_a_time(frames: dict[str, DataFrame]):
+    script = plan("""
+        CREATE TABLE orders (id STRING, price INT, ordered_at TIMESTAMP(3), WATERMARK FOR ordered_at AS ordered_at);
+        INSERT INTO cheap SELECT id FROM orders WHERE price < 25; SELECT * FROM cheap
+    """)
+    assert sorted(row.id for row in rows_of(script.plans[1], frames).collect()) == ["o1", "o2"]
 
 
 def test_windows_joins_and_aggregates_are_nested(frames: dict[str, DataFrame]):
