@@ -28,6 +28,7 @@ V1 = {
     "name": "Row",
     "fields": [{"name": "k", "type": "string"}, {"name": "v", "type": "int"}, {"name": "ts", "type": "string"}],
 }
+SAME_NAMES = {"type": "record", "name": "Same", "fields": [{"name": name, "type": "int"} for name in ("a", "A")]}
 UNUSUAL = {
     "a record or null": ["null", V1],
     "a union of records": [V1, {**V1, "name": "Other"}],
@@ -36,6 +37,7 @@ UNUSUAL = {
     "names that differ in case": {**V1, "fields": [*V1["fields"], {"name": "K", "type": "string"}]},
     "JSON Schema": {"type": "object", "properties": {"k": {"type": "string"}}},
     "no record": "string",
+    "nested names that differ in case": {**V1, "fields": [*V1["fields"], {"name": "s", "type": {"type": "array", "items": SAME_NAMES}}]},
 }
 """Schemas that Spark cannot read, or whose values are no rows."""
 V2 = {**V1, "fields": [*V1["fields"][:1], {"name": "v", "type": ["null", "string"]}, V1["fields"][2]]}
@@ -90,9 +92,10 @@ def test_records_with_an_unusual_schema_are_quarantined_and_the_others_are_accep
         r"malformed: the Avro schema is no record",
         r"malformed: its Avro schema cannot be read: IncompatibleSchemaException: .*recursive reference.*",
         r"malformed: its Avro schema cannot be read: AvroTypeException: Undefined schema: com\.acme\.Other",
-        r"malformed: its Avro schema cannot be read: AMBIGUOUS_REFERENCE.*",
+        r"malformed: its Avro schema cannot be read: it has the field 'K' twice, in different case",
         r"malformed: its schema is not Avro but JSON",
         r"malformed: the Avro schema is no record",
+        r"malformed: its Avro schema cannot be read: it has the field 'A' twice, in different case",
     ]
     assert len(reasons) == len(expected)
     for reason, pattern in zip(reasons, expected, strict=True):
@@ -142,6 +145,7 @@ def test_a_file_whose_schema_is_a_union_has_no_rows(lakes: Lakes, kafka: Kafka):
         pytest.param(UNUSUAL["a recursive record"], "recursive reference", id="recursive"),
         pytest.param(UNUSUAL["a reference"], r"Undefined schema: com\.acme\.Other", id="a reference"),
         pytest.param(UNUSUAL["names that differ in case"], "the field 'K' twice, in different case", id="names that differ in case"),
+        pytest.param(UNUSUAL["nested names that differ in case"], "the field 'A' twice, in different case", id="nested names"),
         pytest.param({**V1, "fields": [{"name": "k", "type": "text"}]}, "text", id="no type"),
         pytest.param({"type": "record", "name": "Row"}, "", id="no fields"),
     ],

@@ -14,10 +14,10 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import from_avro, to_avro
-from pyspark.sql.types import StructType
+from pyspark.sql.types import DataType, StructType
 
 from assets.contracts import SourceContract
-from assets.names import first_twice
+from assets.names import first_twice, nested_fields
 from operators.columns import temporary
 from operators.engine_columns import ARRIVAL
 from platform_defs.engine.formats.kafka_client import error_reason
@@ -36,6 +36,7 @@ _MOST_SCHEMAS = 200
 _MANY_SCHEMAS = (
     f"too many Avro schemas: only the {_MOST_SCHEMAS} most frequent ones of a batch are read; send this record again, whose schema id is "
 )
+_UNREADABLE = "its Avro schema cannot be read: "
 _NO_HEADER = "not Confluent's wire format: no zero byte and id of a schema before the value"
 
 
@@ -104,12 +105,12 @@ def _rows_with_registered_schema(
         return _rows_with_schema(records, contract, schema.text, columns_of_parts, fault)
     except (AnalysisException, Py4JJavaError) as error:
         reason = _reason_of_schema(error)
-    return _rejected_records(records, contract, F.coalesce(fault, F.lit(f"its Avro schema cannot be read: {reason}")))
+    return _rejected_records(records, contract, F.coalesce(fault, F.lit(f"{_UNREADABLE}{reason}")))
 
 
 def _reason_of_schema(error: AnalysisException | Py4JJavaError) -> str:
     """Why Spark cannot read a schema. An error that has another cause is raised."""
-    if isinstance(error, AnalysisException):  # such as two fields whose names differ only in case
+    if isinstance(error, AnalysisException):
         return shortened(printable(error.getCondition() or str(error)))
     if read_error(error).kind != "content":
         raise error
@@ -122,7 +123,12 @@ def schema_fault(spark: SparkSession, schema: str) -> str | None:
         parsed: Any = spark.range(0).select(from_avro(F.lit(None).cast("binary"), schema).alias(_PARSED)).schema[_PARSED].dataType
     except (AnalysisException, Py4JJavaError) as error:
         return _reason_of_schema(error)
-    twice = first_twice(parsed.names)
+    return _field_twice(parsed)
+
+
+def _field_twice(kind: DataType) -> str | None:
+    """The fault that Spark cannot distinguish two fields of a record, also a nested one: it would read no value; None if there is none."""
+    twice = next(filter(None, (first_twice(record.names) for record in nested_fields(kind))), None)
     return None if twice is None else f"it has the field {twice!r} twice, in different case"
 
 
@@ -134,6 +140,8 @@ def _rows_with_schema(
     struct = parsed.schema[_PARSED].dataType
     if not isinstance(struct, StructType) or isinstance(json.loads(schema), list):  # for a union Spark has a struct too, but reads no value
         return _rejected_records(records, contract, F.coalesce(fault, F.lit("the Avro schema is no record")))
+    if (twice := _field_twice(struct)) is not None:
+        return _rejected_records(records, contract, F.coalesce(fault, F.lit(f"{_UNREADABLE}{twice}")))
     typed = TypedRows(contract, struct, lambda name: F.col(_PARSED).getField(name))
     damaged = F.when(_is_damaged(struct, schema), F.lit("the value cannot be read with its Avro schema"))
     malformed = F.coalesce(fault, damaged, *typed.faults)
