@@ -178,12 +178,11 @@ class SimIngest(Ingest):
             return ()
         return tuple(times[round(share * (len(times) - 1))] for share in SHARES)
 
-    def _find_duplicates(self, validated: Any, contract: SourceContract, counts: Any) -> Any:
+    def _find_duplicates(self, validated: Any, contract: SourceContract, counts: Any, newest: int) -> Any:
         if not contract.unique_key or counts.first is None:
             return None
-        head = last_with_rows(self.ledger, contract.name)
         horizon = length_ms(contract.duplicate_horizon, "duplicate_horizon")
-        held = [(row[4], row[2]) for row in rows_of(self.lake, contract.log, LOG) if row[0] <= head]
+        held = [(row[4], row[2]) for row in rows_of(self.lake, contract.log, LOG) if row[0] <= newest]
         repeated = set[int]()
         for arrival, event, reason, _ in validated.rows:
             if reason is None:

@@ -75,8 +75,7 @@ class Advance:
             ProgressError: the asset's table was made with other settings, or an input was replaced since.
         """
         with self.reading.lake.writer(self.asset.name, purpose):
-            self.recover()
-            reading = self.reading.on_one_ledger()
+            _, reading = self._recover()
             head = reading.ledger.head
             decide_lateness(reading, self.asset, head)
             while (step := self.pin_versions().commit_next_step(head, until)) is not None:
@@ -102,14 +101,18 @@ class Advance:
             LedgerError: the ledger lacks a batch that the asset has handled, or a log lacks rows of one.
             ProgressError: the asset's table was made with other settings, or an input was replaced since.
         """
-        now = progress(self.reading.lake, self.asset)
-        self.reading.ledger.require(now.seq, f"table {self.asset.name}")
+        return self._recover()[0]
+
+    def _recover(self) -> tuple[Progress, Reading]:
+        """See `recover`; also returns the reading on one ledger, which has the batches that the progress names."""
+        now, reading = progress(self.reading.lake, self.asset), self.reading.on_one_ledger()
+        reading.ledger.require(now.seq, f"table {self.asset.name}")
         sources = {name: self.reading.sources[name] for name in self.reading.input_named(self.asset.name).sources}
-        require_logs(self.reading.lake, self.reading.ledger, sources, quarantines=False)
+        require_logs(reading.lake, reading.ledger, sources, quarantines=False)
         self.reading.require_same_inputs(self.asset, now)
         if self.asset.operator.emits.upserts:
             UpsertedTable(self.reading, self.asset).recover()
-        return now
+        return now, reading
 
     def commit_next_step(self, head: int, until: int | None) -> Step | None:
         """Plan, compute and commit the next step on a snapshot. The commit fails if another writer has committed a step since."""

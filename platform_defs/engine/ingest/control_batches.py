@@ -11,8 +11,9 @@ from platform_defs.engine.ingest.errors import IngestError
 from platform_defs.engine.ingest.idle_sources import idle_sources
 from platform_defs.engine.ingest.uncommitted import clear_uncommitted
 from platform_defs.engine.ingest.writer import LedgerWriter
-from platform_defs.engine.ledger.ledger import Entry, Kind, SourceEntry, next_row
+from platform_defs.engine.ledger.ledger import Entry, Kind, Ledger, SourceEntry, next_row
 from platform_defs.engine.ledger.open_batch import Batch
+from platform_defs.engine.ledger.snapshot import LedgerSnapshot
 from platform_defs.faults import point
 
 
@@ -70,21 +71,23 @@ class ControlBatches(LedgerWriter):
         Returns:
             The batch; None if no source has become idle, and no result waits for the clock.
         """
-        if not self._newly_idle() and not self._waiting_for_clock():
+        known = LedgerSnapshot.of(self.ledger)
+        if not self._newly_idle(known) and not self._waiting_for_clock(known):
             return None
         with self.lake.writer("ledger"):
-            batch, idle = self._begin(), self._newly_idle()
-            if not idle and not self._waiting_for_clock():
+            batch = self._begin()
+            idle = self._newly_idle(batch.known)
+            if not idle and not self._waiting_for_clock(batch.known):
                 return None
             return self._commit(
                 batch, tuple(next_row(s, seq=batch.seq, kind="inactive", ingested_at=batch.now, idle=True) for s in idle.values())
             )
 
-    def _waiting_for_clock(self) -> Sequence[str]:
-        return waiting_sources(self.ledger, self.contracts, self.waits, self.ledger.now()) if self.ledger.head else []
+    def _waiting_for_clock(self, known: Ledger) -> Sequence[str]:
+        return waiting_sources(known, self.contracts, self.waits, known.now()) if known.head else []
 
-    def _newly_idle(self) -> Mapping[str, SourceEntry]:
-        return idle_sources(self.ledger, self.contracts, self.ledger.now()) if self.ledger.head else {}
+    def _newly_idle(self, known: Ledger) -> Mapping[str, SourceEntry]:
+        return idle_sources(known, self.contracts, known.now()) if known.head else {}
 
     def _write(
         self, kind: Kind, names: Collection[str], marks_after: Callable[[Mapping[str, SourceEntry]], Mapping[str, int]]
@@ -94,7 +97,8 @@ class ControlBatches(LedgerWriter):
         if unknown:
             raise IngestError.no_source(unknown[0], self.contracts)
         with self.lake.writer("ledger"):
-            batch, last, unchanged = self._begin(), self.ledger.newest_rows(), set[str]()
+            batch, unchanged = self._begin(), set[str]()
+            last = batch.known.newest_rows()
             marks = marks_after(last)
             if kind == "drain":
                 on_clock = {name: watermark_at(self.contracts[name], batch.now) for name in marks if follows_clock(self.contracts[name])}
@@ -107,7 +111,7 @@ class ControlBatches(LedgerWriter):
             )
 
     def _commit(self, batch: Batch, rows: Entry) -> Entry:
-        entry = rows + clock_rows(self.ledger.newest_rows(), self.contracts, batch.seq, batch.now, {row.source for row in rows})
+        entry = rows + clock_rows(batch.known.newest_rows(), self.contracts, batch.seq, batch.now, {row.source for row in rows})
         clear_uncommitted(self.spark, self.lake, batch, self.contracts)
         point("control_batch.before_ledger")
         batch.commit([entry])

@@ -97,17 +97,17 @@ class Ingest(LedgerWriter):
         """
         with self.lake.writer("ledger", self.purpose, MAINTENANCE_PATIENCE_S):
             batch = self._begin()  # before the lookup of new files, so that this batch fails if another writer commits after it
-            new_files = self._new_files_by_source(files)
+            new_files = self._new_files_by_source(files, batch)
             entry, unread = self._ingest_batch(new_files, batch) if new_files else (None, [])
         if unread:
             raise UnreadError(unread, [entry] if entry else [])
         return entry
 
-    def _new_files_by_source(self, files: Sequence[File]) -> dict[str, list[File]]:
+    def _new_files_by_source(self, files: Sequence[File], batch: Batch) -> dict[str, list[File]]:
         new_by_source: dict[str, list[File]] = {}
         for source in sorted({f.source for f in files}):
             of_source = [f for f in files if f.source == source]
-            known_files, ends = self.ledger.file_records(source, [f for f in of_source if not f.is_range]), self.ledger.topic_ends(source)
+            known_files, ends = batch.known.file_records(source, [f for f in of_source if not f.is_range]), batch.known.topic_ends(source)
             new = [f for f in of_source if not f.is_range and not known_files.has_present_state(f)]
             new_by_path = {f.path: of_known_format(known_files.with_fault(f)) for f in new}
             new_by_path |= {f.path: f for f in of_source if f.is_range and f.modified >= ends.get(f.path, f.modified)}
@@ -115,9 +115,9 @@ class Ingest(LedgerWriter):
         return new_by_source
 
     def _ingest_batch(self, files: Mapping[str, Sequence[File]], batch: Batch) -> tuple[Entry | None, list[Unread]]:
-        last, contracts = self.ledger.newest_rows(), self.contracts
+        last, contracts = batch.known.newest_rows(), self.contracts
         attempts = {name: attempt_of(batch.seq, contracts[name], files[name], batch.now) for name in files}
-        require_logs(self.lake, self.ledger, self.contracts)
+        require_logs(self.lake, batch.known, self.contracts)
         clear_uncommitted(self.spark, self.lake, batch, self.contracts, attempts)
         results = self._in_parallel(lambda name: self._ingest_source(batch, contracts[name], files[name], last.get(name)), list(files))
         unread = [failure for result in results for failure in result.unread]
@@ -140,7 +140,7 @@ class Ingest(LedgerWriter):
         """The ledger rows for sources that have become idle and have no files in this batch."""
         return tuple(
             next_row(row, seq=batch.seq, kind="inactive", ingested_at=batch.now, idle=True)
-            for name, row in idle_sources(self.ledger, self.contracts, batch.now).items()
+            for name, row in idle_sources(batch.known, self.contracts, batch.now).items()
             if name not in ingested_sources
         )
 
@@ -154,7 +154,7 @@ class Ingest(LedgerWriter):
                 applied_contract = with_new_columns(self.spark, self.lake, contract, files)
                 entry = self._ingest_once(batch, applied_contract, files, last)
                 if not (changed := changed_ranges(self.spark, files)):
-                    starts = starts_of_unread(unread, self.ledger.topic_ends(contract.name))
+                    starts = starts_of_unread(unread, batch.known.topic_ends(contract.name))
                     return _Done(replace(entry, offsets=(*entry.offsets, *starts)), unread)
                 checked = CheckedFiles([f for f in files if f not in [c.file for c in changed]], changed)
             except RegistryError as error:
@@ -177,7 +177,7 @@ class Ingest(LedgerWriter):
             counts = counts_of(contract, measured or collect(validated.agg(*measures(contract, with_bytes=of_topics)))[0].asDict())
             if counts.bytes is not None and counts.read:
                 record_sizes({Partition.of(f.path).topic for f in files if f.is_range}, counts.bytes // counts.read)
-            repeated = self._find_duplicates(validated, contract, counts)
+            repeated = self._find_duplicates(validated, contract, counts, last_with_rows(batch.known, contract.name))
             attempt = attempt_of(batch.seq, contract, files, batch.now) | {GOOD: counts.good}
             accepted = self._write(validated, repeated, contract, counts, batch, attempt, of_topics)
             blank = SourceEntry(seq=batch.seq, kind="rows", ingested_at=batch.now, source=contract.name)
@@ -222,15 +222,16 @@ class Ingest(LedgerWriter):
         uneven = event_time_spread.is_uneven(counts.good, counts.first, counts.last, counts.mean, counts.deviation)
         return event_time_spread.quantiles(validated, is_good()) if uneven else ()
 
-    def _find_duplicates(self, validated: DataFrame, contract: SourceContract, counts: BatchCounts) -> tuple[DataFrame, int] | None:
-        """`arrival` of each duplicate, and the number of duplicates; None if there are none."""
+    def _find_duplicates(
+        self, validated: DataFrame, contract: SourceContract, counts: BatchCounts, newest: int
+    ) -> tuple[DataFrame, int] | None:
+        """`arrival` of each duplicate of the batches up to `newest`, and the number of duplicates; None if there are none."""
         if not contract.unique_key or counts.first is None or counts.last is None:
             return None
         horizon = length_ms(contract.duplicate_horizon, "duplicate_horizon")
         times = event_time_spread.ranges(validated, is_good(), counts.first, counts.last, horizon)
         ranges: dict[str, Ends | list[Ends]] = {EVENT_TIME: [*times]}
         ranges |= dict.fromkeys(ranged_key(contract), (counts.min_key, counts.max_key))
-        newest = last_with_rows(self.ledger, contract.name)
         if (found := duplicates_in_memory(self.lake, validated, contract, ranges, newest)) is not None:
             return (rows_of_arrivals(self.spark, found), len(found)) if found else None
         log = self.lake.read(self.spark, contract.log, log_schema(contract), ranges)
@@ -273,7 +274,7 @@ class Ingest(LedgerWriter):
     ) -> int:
         """Append rows, unless an earlier attempt appended the same rows; returns the number of the batch's rows in the table."""
         snapshot = LakeSnapshot.of(self.lake)
-        left_over, named_seq = snapshot.newest_commit(table, ATTEMPT), newest_named(self.ledger, contract)[table]
+        left_over, named_seq = snapshot.newest_commit(table, ATTEMPT), newest_named(batch.known, contract)[table]
         if self.ledger.head >= batch.seq:
             raise LakeError.overtaken("ledger", "batch")
         if left_over is not None and not is_same_input(left_over.value, attempt) and is_left_over(left_over.value, named_seq):
@@ -287,12 +288,11 @@ class Ingest(LedgerWriter):
         if count == 0:
             return 0
         point("ingest.before_append")
-        left_attempt = None if left_over is None else left_over.value
         return self.lake.append(
             rows,
             table,
             {ATTEMPT: attempt},
-            after=left_attempt,
+            after=None if left_over is None else left_over.value,
             pruned_by=pruned_by,
             widen=True,
             only_uncommitted=not named_seq,

@@ -105,11 +105,12 @@ class Quarantine(LedgerWriter):
         return [quarantined for quarantined in files if not names or any(is_named(quarantined.file.path, name) for name in names)]
 
     def _request_retry(self, source: str, offsets: Sequence[str]) -> None:
-        batch, last = self._begin(), self.ledger.newest_rows()[source]
+        batch = self._begin()
+        last = batch.known.newest_rows()
         clear_uncommitted(self.spark, self.lake, batch, self.contracts)
         point("control_batch.before_ledger")
-        row = next_row(last, seq=batch.seq, kind="retry", ingested_at=batch.now, offsets=tuple(offsets))
-        batch.commit([(row, *clock_rows(self.ledger.newest_rows(), self.contracts, batch.seq, batch.now, {source}))])
+        row = next_row(last[source], seq=batch.seq, kind="retry", ingested_at=batch.now, offsets=tuple(offsets))
+        batch.commit([(row, *clock_rows(last, self.contracts, batch.seq, batch.now, {source}))])
         point("control_batch.after_ledger")
 
 

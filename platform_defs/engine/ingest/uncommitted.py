@@ -14,7 +14,7 @@ from platform_defs.engine.lake.tables import Lake, LakeSnapshot
 from platform_defs.engine.ledger.errors import LedgerError
 from platform_defs.engine.ledger.ledger import TABLE, Ledger
 from platform_defs.engine.ledger.open_batch import Batch
-from platform_defs.engine.ledger.snapshot import last_with_rejected_rows, last_with_rows
+from platform_defs.engine.ledger.snapshot import LedgerSnapshot, last_with_rejected_rows, last_with_rows
 from platform_defs.faults import point
 
 ATTEMPT = "attempt"
@@ -37,8 +37,9 @@ def require_logs(lake: Lake, ledger: Ledger, contracts: Mapping[str, SourceContr
     Raises:
         LedgerError: a log or a quarantine has lost its newest commits.
     """
+    known = LedgerSnapshot.of(ledger)  # before the tables are read: they have its batches
     for contract in contracts.values():
-        for table, named_seq in newest_named(ledger, contract).items():
+        for table, named_seq in newest_named(known, contract).items():
             if not named_seq or (table == contract.quarantine and not quarantines):
                 continue
             newest = lake.newest_commit(table, ATTEMPT)
@@ -70,7 +71,7 @@ def clear_uncommitted(
         LedgerError: a table has an attempt at a later batch, so the ledger has lost the batch before that.
     """
     for name, contract in contracts.items():
-        for table, named_seq in newest_named(batch.ledger, contract).items():
+        for table, named_seq in newest_named(batch.known, contract).items():
             snapshot = LakeSnapshot.of(lake)
             left_over = snapshot.newest_commit(table, ATTEMPT)
             if left_over is None:

@@ -13,6 +13,7 @@ from platform_defs.engine.lake.commits import APPLICATION
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.ledger import Ledger
+from platform_defs.engine.ledger.snapshot import LedgerSnapshot
 
 
 def newest_handled(lake: Lake, assets: Mapping[str, DerivedAsset]) -> Iterator[tuple[str, int]]:
@@ -32,8 +33,10 @@ def newest_handled(lake: Lake, assets: Mapping[str, DerivedAsset]) -> Iterator[t
 
 def require_handled_batches(lake: Lake, ledger: Ledger, assets: Mapping[str, DerivedAsset]) -> None:
     """Raise `LedgerError` if the ledger has lost a batch that a table has handled: the next batch would get the number of the lost one."""
-    for table, seq in newest_handled(lake, assets):
-        ledger.require(seq, f"table {table}")
+    handled = [*newest_handled(lake, assets)]
+    known = LedgerSnapshot.of(ledger)  # after the tables were read: it has their batches
+    for table, seq in handled:
+        known.require(seq, f"table {table}")
 
 
 def tables_outside(lake: Lake, assets: Mapping[str, DerivedAsset]) -> list[str]:

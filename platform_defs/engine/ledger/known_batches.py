@@ -115,10 +115,10 @@ class KnownBatches:
         """A source's batches, in columns."""
         return self.history.source(name)
 
-    def snapshot(self) -> tuple[History, dict[str, SourceEntry]]:
-        """All batches in columns, and the newest row of each source, both of one version."""
+    def snapshot(self) -> tuple[History, dict[str, SourceEntry], RecordedFiles, Version | None]:
+        """All batches in columns, the newest row of each source, the recorded files, and the version of which all of them are."""
         with self._mutex:
-            return self.history, dict(self._last)
+            return self.history, dict(self._last), self._files, self._version
 
     def entries(self) -> Entries:
         """All batches, by batch number."""

@@ -160,17 +160,11 @@ class Ledger(KnownBatches):
         if seq > self.head:
             raise LedgerError.too_short(self.head, seq, recorded_in, self._store.name)
 
-    def next_batch(self) -> tuple[int, int, Version | None]:
-        """The number and the time (epoch ms) of the next batch, and the present version of the ledger, for `Batch.begin`."""
-        with self._mutex:
-            history = self.history  # read once, so that number, time and version are consistent
-            return history.head + 1, self._next_time(history), self._version
-
     def fence(self, expected: Version | None) -> Version:
         """Make an empty commit, so that the commit of a batch that another writer began on the version `expected` fails.
 
         Args:
-            expected: the version from `next_batch`; None if there is no ledger yet.
+            expected: the version from `LedgerSnapshot.next_batch`; None if there is no ledger yet.
 
         Returns:
             The version of the empty commit.

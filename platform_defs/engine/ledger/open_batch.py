@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from threading import Lock
 
 from platform_defs.engine.ledger.ledger import Entry, Ledger
-from platform_defs.engine.ledger.store import Version
+from platform_defs.engine.ledger.snapshot import LedgerSnapshot
 
 
 class Batch:
@@ -12,20 +12,23 @@ class Batch:
 
     Args:
         ledger: the ledger.
+        known: the ledger at the version that the batch follows. What it records needs no other look: the batch's commit and its fence
+            fail if the ledger has another version.
+
+    Attributes:
         seq: the batch's number.
         now: its time: the wall clock in epoch ms, later than that of the batch before.
-        expected: the ledger's version that it follows; None if there is no ledger yet.
     """
 
-    def __init__(self, ledger: Ledger, seq: int, now: int, expected: Version | None) -> None:
-        self.ledger, self.seq, self.now = ledger, seq, now
-        self._expected = expected
+    def __init__(self, ledger: Ledger, known: LedgerSnapshot) -> None:
+        self.ledger, self.known = ledger, known
+        self.seq, self.now, self._expected = known.next_batch()
         self._mutex = Lock()
 
     @classmethod
     def begin(cls, ledger: Ledger) -> "Batch":
         """Begin the batch after the newest one."""
-        return cls(ledger, *ledger.next_batch())
+        return cls(ledger, LedgerSnapshot(ledger))
 
     def fence(self) -> None:
         """Make every other open batch fail. This is required before uncommitted rows are deleted.

@@ -2,6 +2,7 @@
 
 from platform_defs.engine.ledger.history import History
 from platform_defs.engine.ledger.ledger import Ledger, SourceEntry
+from platform_defs.engine.ledger.store import Version
 
 
 class LedgerSnapshot(Ledger):
@@ -13,7 +14,7 @@ class LedgerSnapshot(Ledger):
 
     def __init__(self, ledger: Ledger) -> None:
         self._live, self._clock, self._store = ledger, ledger._clock, ledger._store
-        self._snapshot, self._newest = ledger.snapshot()
+        self._snapshot, self._newest, self._files, self._version = ledger.snapshot()
 
     @classmethod
     def of(cls, ledger: Ledger) -> "LedgerSnapshot":
@@ -25,13 +26,23 @@ class LedgerSnapshot(Ledger):
         """All batches up to the snapshot, in columns."""
         return self._snapshot
 
+    @property
+    def version(self) -> Version | None:
+        """The version of the snapshot; None if there was no ledger."""
+        return self._version
+
+    def next_batch(self) -> tuple[int, int, Version | None]:
+        """The number and the time (epoch ms) of the batch after the snapshot, and the version that it follows, for `Batch.begin`."""
+        return self.head + 1, self._next_time(self.history), self.version
+
     def newest_rows(self, upto: int | None = None) -> dict[str, SourceEntry]:
         """The newest row of each source, without its offsets, up to the snapshot or in the batches up to `upto`."""
         return dict(self._newest) if upto is None else super().newest_rows(upto)
 
     def require(self, seq: int, recorded_in: str) -> None:
-        """Raise unless the ledger has a batch that another table records. It looks in the ledger itself, not in the snapshot."""
-        self._live.require(seq, recorded_in)
+        """Raise unless the ledger has a batch that another table records. It looks in the ledger itself only if the snapshot lacks it."""
+        if seq > self.head:
+            self._live.require(seq, recorded_in)
 
 
 def last_with_rows(ledger: Ledger, source: str, head: int | None = None) -> int:

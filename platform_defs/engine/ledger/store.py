@@ -260,7 +260,6 @@ class DeltaLedgerStore:
 
     def _compact_many(self) -> None:
         """Compact if there are many small files: one file for each commit would make a long ledger slow to open."""
-        self.refresh()
         if self._delta is not None and sum(size < FULL_BYTES for [size] in self._actions(self._delta, "size_bytes")) >= MANY_FILES:
             self.compact()
 

@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from operators.columns import are_rows_equal
 from platform_defs.engine.lake import small_upserts
 from platform_defs.engine.lake.errors import LakeError
+from platform_defs.engine.lake.opened_tables import OpenedTable
 from platform_defs.engine.lake.tables import Lake
 from tests.support.json_rows import json_rows, json_rows_of
 
@@ -163,8 +164,8 @@ def test_another_writers_commit_is_not_overwritten(spark: SparkSession, lake: La
     assert lake.upsert("t", changes, KEY, is_deleted="c.`kind` = '-D'", metadata={"m": 2}, number=2)
     after = lake.version("t")
     opened = [seen]  # by a writer that was paused after it had opened the table
-    original = Lake.delta
-    monkeypatch.setattr(Lake, "delta", lambda self, table: opened.pop() if opened else original(self, table))
+    original = Lake._for_writing
+    monkeypatch.setattr(Lake, "_for_writing", lambda self, table: OpenedTable(opened.pop()) if opened else original(self, table))
     with pytest.raises(LakeError, match="another writer"):
         lake.upsert("t", changes, KEY, is_deleted="c.`kind` = '-D'", metadata={"m": 3}, number=3)
     monkeypatch.undo()

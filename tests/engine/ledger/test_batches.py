@@ -11,7 +11,8 @@ from deltalake import CommitProperties, Transaction, write_deltalake
 
 from operators.engine_columns import SEQ
 from platform_defs.engine import Engine, LedgerError
-from platform_defs.engine.ingest.uncommitted import ATTEMPT, clear_uncommitted, take_over
+from platform_defs.engine.ingest.control_batches import ControlBatches
+from platform_defs.engine.ingest.uncommitted import ATTEMPT, clear_uncommitted, require_logs, take_over
 from platform_defs.engine.inputs.progress import Progress
 from platform_defs.engine.lake.commits import APPLICATION
 from platform_defs.engine.lake.errors import LakeError
@@ -19,6 +20,7 @@ from platform_defs.engine.lake.tables import Lake, LakeSnapshot
 from platform_defs.engine.ledger.ledger import Ledger
 from platform_defs.engine.ledger.open_batch import Batch
 from platform_defs.engine.ledger.rows import table_of
+from platform_defs.engine.ledger.store import DeltaLedgerStore, Version
 from tests.engine.entries import source_entry
 from tests.engine.old_ledger import write_format_1
 from tests.support.clock import Clock
@@ -117,6 +119,31 @@ def test_a_batch_whose_rows_were_deleted_cannot_be_committed(tmp_path: Path) -> 
     assert _batch_numbers(lake, "events/l") == []
     with pytest.raises(LakeError, match=REFUSED):
         paused.commit([(source_entry("l", 1, accepted=2),)])
+
+
+def test_a_batch_looks_at_the_ledger_once_for_all_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake, names = Lake(str(tmp_path)), [*"abcdefgh"]
+    ledger, contracts = Ledger(lake, Clock(5)), {name: source(name, idle_timeout="1 hour") for name in names}
+    ledger.commit([tuple(source_entry(name, 1) for name in names)])
+    looks, refresh = list[None](), DeltaLedgerStore.refresh
+
+    def count_and_refresh(store: DeltaLedgerStore) -> Version | None:
+        looks.append(None)
+        return refresh(store)
+
+    def looks_of(work: Callable[[], object]) -> int:
+        looks.clear()
+        work()
+        return len(looks)
+
+    monkeypatch.setattr(DeltaLedgerStore, "refresh", count_and_refresh)
+    batch = Batch.begin(ledger)
+    assert looks_of(lambda: Batch.begin(ledger)) == 1
+    assert looks_of(lambda: require_logs(lake, ledger, contracts)) == 1
+    assert looks_of(lambda: clear_uncommitted(NO_SESSION, lake, batch, contracts)) == 0
+    assert looks_of(ControlBatches(NO_SESSION, lake, ledger, contracts).idle) == 1
+    assert looks_of(lambda: [batch.known.file_records(name, []) for name in names]) == 0
+    assert looks_of(lambda: batch.commit([tuple(source_entry(name, 2) for name in names)])) == 1
 
 
 def test_rows_that_an_attempt_took_over_are_not_deleted(tmp_path: Path) -> None:
