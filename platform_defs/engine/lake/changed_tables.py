@@ -13,7 +13,7 @@ from pyspark.sql import Column, DataFrame, SparkSession
 
 from platform_defs.engine.lake import commits, small_upserts
 from platform_defs.engine.lake.after_commits import Committed
-from platform_defs.engine.lake.compaction import SMALL_BYTES, file_sizes, has_vectors
+from platform_defs.engine.lake.compaction import has_vectors
 from platform_defs.engine.lake.data_skipping import schema_of
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.interrupts import run_to_end
@@ -99,7 +99,7 @@ class ChangedTables(WrittenTables):
         """The table, if it is small and deltalake can merge rows into it by a key."""
         opened = self._for_writing(table)
         delta = opened.delta
-        if delta is None or sum(file_sizes(delta)) > SMALL_BYTES or not small_upserts.can_upsert(delta, schema_of(delta), key):
+        if delta is None or self.is_large(table) or not small_upserts.can_upsert(delta, schema_of(delta), key):
             return None
         return opened
 
