@@ -85,8 +85,10 @@ demo-kafka: setup-kafka setup-broker ## run the demo through a Kafka broker on t
 test: setup-kafka setup-broker setup-s3 ## run all tests except the long ones (ARGS=... goes to pytest)
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not ($(LONG))" $(ARGS)
 
+# Collecting folders whose tests all start a broker or a cluster takes a second in each process.
 test-fast: setup-s3 ## run the tests that start no Spark, cluster or broker, with fewer random examples
-	TESTS_FEW_EXAMPLES=1 $(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not ($(JVM)) and not ($(LONG))" $(ARGS)
+	TESTS_FEW_EXAMPLES=1 $(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "not ($(JVM)) and not ($(LONG))" \
+	  --ignore=tests/kafka --ignore=tests/cluster $(ARGS)
 
 test-operators: setup ## run the operators' tests that need Spark
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "spark and not ($(LONG))" tests/operators $(ARGS)
