@@ -59,10 +59,10 @@ def test_a_run_opens_a_few_connections_only(instance, monkeypatch):
 
 
 def test_old_databases_are_closed(instance, monkeypatch):
-    monkeypatch.setattr(event_log, "_MOST_OPEN", 3)
-    for _ in range(5):
+    monkeypatch.setattr(event_log, "_MOST_OPEN", 2)
+    for _ in range(2):
         dg.materialize([numbers], instance=instance)
-    assert len(instance.event_log_storage._engines) == 3
+    assert len(instance.event_log_storage._engines) == 2, "that of all runs, and that of the second run"
 
 
 def test_an_event_modifies_the_file_that_the_ui_watches_and_reading_it_does_not(instance, monkeypatch):
