@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import TimestampType
 
 from operators._support.ordering import Ordering
-from operators.columns import TEMPORARY, quoted
+from operators.columns import TEMPORARY, quoted, quoted_name
 from operators.engine_columns import ARRIVAL, SEQ
 from operators.select import Select as SelectRows
 from operators.sql.errors import SqlError
@@ -93,7 +93,7 @@ def _rows_with_times(relation: Relation, frames: Mapping[str, DataFrame]) -> Dat
     source = relation.child if isinstance(relation, Select) else relation
     if not (isinstance(source, Input) and source.is_declared and source.times):  # the time of the ingest, or none is declared
         return evaluate(relation, frames)
-    timed_rows = frames[source.name].where(F.col(f"`{source.times[0]}`").isNotNull())
+    timed_rows = frames[source.name].where(F.col(quoted_name(source.times[0])).isNotNull())
     return evaluate(relation, {**frames, source.name: timed_rows})
 
 
