@@ -29,17 +29,17 @@ class Committed:
 
     Args:
         version: the version of the commit.
-        kept: the opened table with the files that the commit has kept; None if there are none.
-        added: the files that it has added, unless `kept` has them already.
+        unchanged: the opened table with the files that the commit has not removed; None if there are none.
+        added: the files that it has added, unless `unchanged` has them already.
     """
 
     version: int
-    kept: DeltaTable | None
+    unchanged: DeltaTable | None
     added: Sequence[AddAction] = ()
 
     def count_small_files(self) -> int:
         """The number of the table's data files below `SMALL_BYTES`."""
-        return (0 if self.kept is None else count_small_files(self.kept)) + sum(file.size < SMALL_BYTES for file in self.added)
+        return (0 if self.unchanged is None else count_small_files(self.unchanged)) + sum(file.size < SMALL_BYTES for file in self.added)
 
 
 @dataclass(frozen=True)

@@ -97,9 +97,11 @@ class ChangedTables(WrittenTables):
 
     def small_table(self, table: str, key: Sequence[str]) -> OpenedTable | None:
         """The table, if it is small and deltalake can merge rows into it by a key."""
+        if self.is_large(table):  # by the table of readers, so that a large one is not opened for writing
+            return None
         opened = self._for_writing(table)
         delta = opened.delta
-        if delta is None or self.is_large(table) or not small_upserts.can_upsert(delta, schema_of(delta), key):
+        if delta is None or not small_upserts.can_upsert(delta, schema_of(delta), key):
             return None
         return opened
 

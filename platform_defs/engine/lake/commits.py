@@ -42,8 +42,8 @@ class CommitOptions(TypedDict):
 def commit_options(metadata: Mapping[str, Any], number: int | None = None, application: str = APPLICATION) -> CommitOptions:
     """The options of every commit by deltalake.
 
-    It commits on exactly the version that was read, and does not try again on a later one. It does no maintenance after the commit, for
-    which it would list the whole log; see `after_commits`.
+    It commits on exactly the version that was read, and does not try again on a later one; but a compaction and a VACUUM, which change no
+    rows, do. It does no maintenance after the commit, for which it would list the whole log; see `after_commits`.
 
     Args:
         metadata: what the commit records.
@@ -152,7 +152,11 @@ def reopen(delta: DeltaTable) -> DeltaTable:
 
 
 def widen(delta: DeltaTable, schema: StructType) -> DeltaTable:
-    """Add the columns that a table lacks; older rows have null in them."""
+    """Add the columns that a table lacks; older rows have null in them.
+
+    Raises:
+        DeltaError, OSError, LakeError: see `commit_once`.
+    """
     if not _missing_columns(delta, schema):
         return delta
     own = reopen(delta)

@@ -22,7 +22,8 @@ from deltalake.exceptions import DeltaError
 from platform_defs.engine.lake.log_ends import AFTER_ALL, LogEnd, LookAtEnd
 
 OpenTable = Callable[[], DeltaTable | None]
-_MOST_TABLES = 256
+_MOST_TABLES, _MOST_FOR_WRITERS = 256, 32
+"""How many tables stay open for readers, and for merges; the files of a table take about 1 MB for each 40 of them."""
 _IN_DOUBT = object()
 
 
@@ -154,5 +155,5 @@ def keep_for_writing(key: Hashable, look: LookAtEnd, opened: OpenedTable) -> Non
     opened.record_commit(look)
     with _lock:
         _for_writers[key] = opened
-        while len(_for_writers) > _MOST_TABLES:
+        while len(_for_writers) > _MOST_FOR_WRITERS:
             _for_writers.popitem(last=False)

@@ -101,7 +101,7 @@ class ReadTables(LakeRoot):
 
     @property
     def _notices_new_tables(self) -> bool:
-        """Whether it is noticed, without reading a table's log, that the table was deleted and created again."""
+        """Whether readers notice, without reading its log, that a table was deleted and created again."""
         return self.is_local or is_in_s3(self.root)
 
     def _key(self, table: str) -> tuple[object, ...]:

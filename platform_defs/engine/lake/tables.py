@@ -36,7 +36,8 @@ class Lake(ChangedTables):
 class LakeSnapshot(Lake):
     """A snapshot of a lake: every table is read at the version that it had when it was first read.
 
-    A commit through the snapshot succeeds only on the version that the snapshot has of the table.
+    A commit through the snapshot succeeds only on the version that the snapshot has of the table. After it, the
+    snapshot may read this table at another version, so a step reads a table before it commits to it, and not after.
 
     Args:
         base: the lake itself.
@@ -61,7 +62,7 @@ class LakeSnapshot(Lake):
         return self.base
 
     def delta(self, table: str, version: int | None = None) -> DeltaTable | None:
-        """The table at the snapshot's version, in an object of the snapshot's own; after a commit through it, at the version of that.
+        """The table at the snapshot's version, in an object of the snapshot's own.
 
         Raises:
             LakeError: the table was deleted or created again since the snapshot was taken of it.

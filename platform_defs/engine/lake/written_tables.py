@@ -244,12 +244,12 @@ class WrittenTables(TablesMaintainedAfterCommits):
         commit_metadata = {**(metadata or {}), "id": uuid.uuid4().hex}
         delta: DeltaTable | None = self.delta(table) if expected is ANY else expected
         merge = delta is not None and not {*rows.column_names} <= {f.name for f in delta.schema().fields}
-        options: dict[str, Any] = {"storage_options": self.storage_options} | ({"schema_mode": "merge"} if merge else {})
-        options |= {} if replacing is None else {"predicate": replacing}
+        arguments: dict[str, Any] = {"storage_options": self.storage_options} | ({"schema_mode": "merge"} if merge else {})
+        arguments |= {} if replacing is None else {"predicate": replacing}
         mode = "error" if expected is None else "append" if replacing is None else "overwrite"
-        options |= {"mode": mode, "description": description or None}
+        arguments |= {"mode": mode, "description": description or None}
         target = self.path(table) if delta is None else delta
-        write = partial(write_deltalake, target, rows, **options, **commits.commit_options(commit_metadata))
+        write = partial(write_deltalake, target, rows, **arguments, **commits.commit_options(commit_metadata))
         if delta is not None:
             if commits.commit_once(delta, commit_metadata["id"], write) is not None:
                 raise LakeError.overtaken(table, "version")

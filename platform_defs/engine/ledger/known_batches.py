@@ -116,7 +116,7 @@ class KnownBatches:
         return self.history.source(name)
 
     def snapshot(self) -> tuple[History, dict[str, SourceEntry], RecordedFiles, Version | None]:
-        """All batches in columns, the newest row of each source, the recorded files, and the version of which all of them are."""
+        """All batches in columns, the newest row of each source and the recorded files, all of one version, and that version."""
         with self._mutex:
             return self.history, dict(self._last), self._files, self._version
 

@@ -32,7 +32,7 @@ class LedgerSnapshot(Ledger):
         return self._version
 
     def next_batch(self) -> tuple[int, int, Version | None]:
-        """The number and the time (epoch ms) of the batch after the snapshot, and the version that it follows, for `Batch.begin`."""
+        """The number and the time (epoch ms) of the batch after the snapshot, and the version that it follows, for `Batch`."""
         return self.head + 1, self._next_time(self.history), self.version
 
     def newest_rows(self, upto: int | None = None) -> dict[str, SourceEntry]:

@@ -6,6 +6,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 import deltalake
 import pyarrow as pa
@@ -15,6 +16,7 @@ from pyspark.sql import SparkSession
 
 from platform_defs.engine.lake import reads
 from platform_defs.engine.lake.errors import LakeError
+from platform_defs.engine.lake.opened_tables import OpenedTable
 from platform_defs.engine.lake.tables import Lake
 
 
@@ -212,3 +214,54 @@ def test_the_tables_that_were_used_last_stay_open(lake: Lake, opens: list[str], 
     opens.clear()
     assert [lake.version(name) for name in ("c", "b", "a")] == [0, 0, 0]
     assert opens == ["a"]
+
+
+def _merge(lake: Lake, number: int, *values: int) -> OpenedTable:
+    """Merge values as a step does; returns the opened table through which it was done."""
+    opened, no_session = lake.small_table("t", ["v"]), cast(Any, None)
+    assert opened is not None
+    rows = pa.table({"v": pa.array(values, pa.int64())})
+    lake.upsert_fetched(no_session, opened, "t", rows, ["v"], is_deleted="FALSE", metadata={"step": number}, number=number)
+    return opened
+
+
+def _values(lake: Lake) -> list[int]:
+    return sorted(pa.table(DeltaTable(lake.path("t")).to_pyarrow_table())["v"].to_pylist())
+
+
+def test_merges_use_one_opened_table_until_another_table_has_its_name(lake: Lake, opens: list[str]) -> None:
+    _write(lake, 1)
+    first = _merge(lake, 1, 1, 2)
+    opened = len(opens)
+    _write(lake, 3)  # another writer
+    assert _merge(lake, 2, 3, 4) is first
+    assert (_values(lake), len(opens)) == ([1, 2, 3, 4], opened)
+    DeltaTable(lake.path("t")).create_checkpoint()
+    assert _merge(lake, 3, 5) is first
+    shutil.rmtree(lake.path("t"))
+    for value in (6, 7, 8, 9, 10, 11):
+        _write(lake, value)
+    _merge(lake, 4, 6, 12)
+    assert _values(lake) == [6, 7, 8, 9, 10, 11, 12]
+
+
+def test_no_two_writers_merge_through_one_opened_table(lake: Lake) -> None:
+    _write(lake, 1)
+    kept = _merge(lake, 1, 2)
+    first, second = lake.small_table("t", ["v"]), lake.small_table("t", ["v"])
+    assert first is kept
+    assert second is not None
+    assert second is not kept
+    assert second.delta is not kept.delta
+
+
+def test_the_table_of_a_refused_merge_is_not_used_again(lake: Lake) -> None:
+    _write(lake, 1)
+    kept = _merge(lake, 1, 2)
+    newer = CommitProperties(app_transactions=[Transaction("tidemark", 5)])
+    write_deltalake(lake.path("t"), pa.table({"v": pa.array([3], pa.int64())}), mode="append", commit_properties=newer)
+    with pytest.raises(LakeError, match="t has a newer step"):
+        _merge(lake, 2, 4)
+    assert _values(lake) == [1, 2, 3]
+    assert _merge(lake, 6, 4) is not kept
+    assert _values(lake) == [1, 2, 3, 4]
