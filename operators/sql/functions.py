@@ -9,7 +9,7 @@ from typing import Any
 from sqlglot import exp
 
 from operators.sql.errors import SqlError
-from operators.sql.templates import fill, is_positive, is_text, number_of_arguments, plain_call
+from operators.sql.templates import fill, is_text, number_of_arguments, plain_call
 from operators.sql.text_functions import (
     extracted_text,
     found_position,
@@ -228,11 +228,19 @@ def _united_map(arguments: list[Any]) -> Any:
 def map_of(arguments: list[Any]) -> Any:
     """MAP of keys and values, in which the last value of a key counts. Spark's fails for a key that it has twice."""
     pairs = [*zip(arguments[::2], arguments[1::2], strict=True)]
-    keys = [key for key, _ in pairs]
-    if len(keys) > 1 and not (all(map(is_text, keys)) or all(map(is_positive, keys))):
+    keys = [_constant_key(key) for key, _ in pairs]
+    if len(keys) > 1 and not (all(isinstance(key, str) for key in keys) or all(isinstance(key, int) for key in keys)):
         return _united_map([plain_call("MAP", [*pair]) for pair in pairs])
-    last_pairs = {key.name: (key, value) for key, value in pairs}
+    last_pairs = dict(zip(keys, pairs, strict=True))
     return plain_call("MAP", [part for pair in last_pairs.values() for part in pair])
+
+
+def _constant_key(tree: Any) -> str | int | None:
+    """A text or a whole number in a query; None for another key."""
+    number = tree.this if isinstance(tree, exp.Neg) else tree
+    if is_text(tree) or not (isinstance(number, exp.Literal) and number.name.isdigit()):
+        return tree.name if is_text(tree) else None
+    return int(number.name) if number is tree else -int(number.name)
 
 
 def _truncated(arguments: list[Any]) -> Any:

@@ -684,6 +684,8 @@ def test_columns_of_the_window_have_no_effect_on_the_order_of_its_rows():
         ("ELEMENT(v)", "IF(SIZE(v) > 1, RAISE_ERROR('ELEMENT of an array with several elements'), GET(v, 0))"),
         ("MAP_UNION(k, v, k)", UNION_OF_THREE),
         ("MAP['x', id, 'y', 2, 'x', v]", "MAP('x', v, 'y', 2)"),
+        ("MAP[0, 'a', 1, 'b', 0, 'c']", "MAP(0, 'c', 1, 'b')"),
+        ("MAP[-1, 'a', 1, 'b']", "MAP(-1, 'a', 1, 'b')"),
         ("MAP[k, id]", "MAP(k, id)"),
         (
             "MAP[k, id, 'x', v]",
