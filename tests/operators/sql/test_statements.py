@@ -445,6 +445,8 @@ def test_a_declared_table_names_the_columns_of_its_query_by_position():
     table = "CREATE TABLE t (x STRING, `my n` BIGINT); INSERT INTO t"
     assert relation(f"{table} SELECT k, v * 2 FROM a").inputs == (Select(A, (Item("x", "k", "k"), Item("my n", "v * 2"))),)
     assert relation(f"{table} SELECT k AS q, COUNT(*) FROM a GROUP BY k").columns == ("x", "my n")
+    cast_key = "CREATE TABLE t (k STRING, n BIGINT); INSERT INTO t SELECT CAST(k AS STRING), COUNT(*) FROM a GROUP BY CAST(k AS STRING)"
+    assert relation(cast_key).columns == ("k", "n")
     assert relation(f"{table} WITH c AS (SELECT k, id FROM a) SELECT k AS x, id `my n` FROM c").columns == ("x", "my n")
     joined = applied_operator(relation(f"{table} SELECT b.k, a.v FROM a JOIN b ON {WITHIN}"))
     assert joined is not None
