@@ -84,21 +84,27 @@ def bare_function(names: Iterable[str], columns: Iterable[str]) -> str | None:
 
 
 def check_columns_exist(
-    parameter: str, names: Iterable[str], columns: Sequence[str], owner: str, engine_columns: Sequence[str] = ()
+    parameter: str,
+    names: Iterable[str],
+    columns: Sequence[str],
+    owner: str,
+    engine_columns: Sequence[str] = (),
+    expression: str | None = None,
 ) -> None:
-    """Raise `ContractError` if one of the names is not a column; see `check_expression`."""
+    """Raise `ContractError` if one of the names is not a column; see `check_expression`.
+
+    Args:
+        parameter: the parameter, for the error.
+        names: the names.
+        columns: the columns.
+        owner: whose columns these are, for the error.
+        engine_columns: further columns, which the error does not list.
+        expression: the value of the parameter; None if each name is one.
+    """
     folded_columns = {fold_case(column) for column in (*columns, *engine_columns)}
     for name in names:
         if fold_case(name) not in folded_columns:
-            raise _no_column(parameter, name, name, columns, owner)
-
-
-def check_names_in(parameter: str, expression: str, names: Iterable[str], columns: Sequence[str], owner: str) -> None:
-    """Raise `ContractError` if one of the names that an expression reads is not a column; see `check_expression`."""
-    folded_columns = {fold_case(column) for column in columns}
-    for name in names:
-        if fold_case(name) not in folded_columns:
-            raise _no_column(parameter, expression, name, columns, owner)
+            raise _no_column(parameter, name if expression is None else expression, name, columns, owner)
 
 
 def check_named_columns(

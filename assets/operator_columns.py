@@ -5,7 +5,7 @@ from contextlib import suppress
 from typing import Any, cast
 
 from assets.contract_checks import ContractError
-from assets.expressions import check_bare_names, check_expression, check_named_columns, check_names_in
+from assets.expressions import check_bare_names, check_columns_exist, check_expression, check_named_columns
 from assets.names import fold_case
 from assets.operator_parameters import first_operator
 from operators.aggregate import Aggregate
@@ -119,7 +119,7 @@ def _check_delta(
     for path in evictor.fields_read:
         for struct, input_columns, owner in zip(structs, columns, owners, strict=True):
             names_read = path[len(struct) : len(struct) + 1] if tuple(map(fold_case, path[: len(struct)])) == struct else ()
-            check_names_in("delta", evictor.delta, names_read, input_columns, owner)
+            check_columns_exist("delta", names_read, input_columns, owner, expression=evictor.delta)
 
 
 def _check_second(operator: Consecutive, *columns: Sequence[str]) -> None:
