@@ -17,7 +17,7 @@ from great_expectations.validator.metric_configuration import MetricConfiguratio
 from pyspark.sql import functions as F
 
 from assets.ports import EnginePort
-from operators.columns import RESULT_TIME
+from operators.columns import RESULT_TIME, quoted_name
 
 _METRIC = "table.joined_rows_by_day"
 
@@ -39,8 +39,10 @@ class JoinedRowsByDay(TableMetricProvider):
     ) -> dict[str, list[int]]:
         rows, _, _ = execution_engine.get_compute_domain(metric_domain_kwargs, MetricDomainTypes.TABLE)
         column, side, day = (metric_value_kwargs[key] for key in ("column", "side_column", "day_column"))
-        rows_of_side = rows if side is None else rows.where(F.col(f"`{side}`").isNotNull())
-        by_day = rows_of_side.groupBy(F.col(f"`{day}`").cast("date").alias("day")).agg(F.count("*"), F.count(F.col(f"`{column}`")))
+        rows_of_side = rows if side is None else rows.where(F.col(quoted_name(side)).isNotNull())
+        by_day = rows_of_side.groupBy(F.col(quoted_name(day)).cast("date").alias("day")).agg(
+            F.count("*"), F.count(F.col(quoted_name(column)))
+        )
         return {str(date): [count, joined] for date, count, joined in by_day.where("day IS NOT NULL").collect()}
 
 

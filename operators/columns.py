@@ -32,13 +32,13 @@ def names(value: str | Sequence[str]) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) else tuple(value)
 
 
-def quoted_name(column: str) -> str:
-    """A column's name as Spark's SQL reads it: without quotes, a dot would separate the names of a struct and its field.
+def quoted_name(name: str) -> str:
+    """A name as Spark's SQL reads it, for example a column's: without quotes, a dot would separate the names of a struct and its field.
 
     >>> quoted_name("a.b"), quoted_name("a`b")
     ('`a.b`', '`a``b`')
     """
-    return f"`{column.replace('`', '``')}`"
+    return f"`{name.replace('`', '``')}`"
 
 
 def quoted(columns: Iterable[str]) -> list[str]:

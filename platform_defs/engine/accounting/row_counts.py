@@ -14,6 +14,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from assets.days import day_of
+from operators.columns import quoted_name
 from operators.timing import DAY_MS
 from platform_defs.engine.lake.small_queries import collect
 
@@ -99,7 +100,7 @@ def _sql(text: str) -> Column:
 
 def _day(time: str) -> Column:
     """The number of a time's day, because Python's `date` cannot represent each day that Spark's can."""
-    return _sql(f"unix_date(CAST(`{time}` AS DATE)) AS day")
+    return _sql(f"unix_date(CAST({quoted_name(time)} AS DATE)) AS day")
 
 
 def count_rows(frames: Sequence[DataFrame]) -> list[RowCount]:

@@ -22,7 +22,7 @@ from pyspark.sql.types import StructType
 
 from assets.contracts import DerivedAsset
 from assets.days import moment
-from operators.columns import FINAL_AT
+from operators.columns import FINAL_AT, quoted
 from operators.contract import RunsAsQuery
 from operators.errors import TidemarkError
 from operators.timing import ClosedRange, timestamp
@@ -142,7 +142,7 @@ class RunningQuery:
         """A column for each input, with a struct of its columns; null except for input `index`."""
         columns = list[Column]()
         for number, schema in enumerate(self._schemas):
-            row = F.struct(*[F.col(f"`{column}`") for column in schema.names]) if number == index else F.lit(None).cast(schema)
+            row = F.struct(*quoted(schema.names)) if number == index else F.lit(None).cast(schema)
             columns.append(row.alias(_column(number)))
         return columns
 

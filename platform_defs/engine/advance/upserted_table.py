@@ -15,7 +15,7 @@ from pyspark.sql.types import IntegralType, StringType
 
 from assets.contracts import DerivedAsset
 from operators.changelog import CHANGE, CHANGED_AT, DELETE, UPDATE_BEFORE, difference, last_changes
-from operators.columns import are_rows_equal, check_free, parameter, rows_of_keys
+from operators.columns import are_rows_equal, check_free, parameter, quoted_name, rows_of_keys
 from operators.engine_columns import EVENT_TIME
 from platform_defs.engine.inputs.changelog_reader import APPLIED, STEP, require_upserts, steps_of
 from platform_defs.engine.inputs.progress import PROGRESS, Progress, commit_step, progress, require_same_columns, stored_progress
@@ -127,7 +127,9 @@ class UpsertedTable:
             if is_large:
                 key_ranges = lake.extent(self.asset.changelog, key, {STEP: (applied.value["step"] + 1, now.step)})
                 is_same_row = reduce(
-                    lambda a, b: a & b, [F.col(f"t.`{column}`").between(*ends) for column, ends in key_ranges.items()], is_same_row
+                    lambda a, b: a & b,
+                    [F.col(f"t.{quoted_name(column)}").between(*ends) for column, ends in key_ranges.items()],
+                    is_same_row,
                 )
             lake.merge(
                 self.asset.name,
@@ -158,7 +160,7 @@ def rows_with_keys(lake: Lake, table: str, rows: DataFrame, keys: DataFrame) -> 
     """The rows of a table with the given keys. In a large table, files that cannot contain one of the keys are skipped."""
     if lake.is_large(table):
         for column, ends in _extent(keys).items():
-            rows = rows.where(F.col(f"`{column}`").between(*ends))
+            rows = rows.where(F.col(quoted_name(column)).between(*ends))
     return rows_of_keys(rows, keys, keys.columns)
 
 
@@ -173,7 +175,8 @@ def _extent(keys: DataFrame) -> dict[str, tuple[Any, Any]]:
     if not columns:
         return {}
     ends = [
-        F.struct(F.min(f"`{column}`"), F.max(f"`{column}`"), F.bool_or(F.col(f"`{column}`").isNull())).alias(column) for column in columns
+        F.struct(F.min(quoted_name(column)), F.max(quoted_name(column)), F.bool_or(F.col(quoted_name(column)).isNull())).alias(column)
+        for column in columns
     ]
     [extents] = collect(keys.agg(*ends))
     return {column: (low, high) for column, (low, high, has_null) in zip(columns, extents, strict=True) if has_null is False}

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import AtomicType
 
 from assets.contracts import SourceContract
+from operators.columns import quoted
 from platform_defs.engine.formats.built_once import built_once
 from platform_defs.engine.formats.csv_style import CsvStyle, header_names
 from platform_defs.engine.formats.files import File
@@ -74,7 +75,7 @@ def _csv_columns(contract: SourceContract, names: tuple[str, ...], named_by: str
     lower = [c.lower() for c in names]
     plain = [f.name for f in contract.struct.fields if isinstance(f.dataType, AtomicType)]
     field_of = {c: f"c{lower.index(c.lower())}" for c in plain if c.lower() in lower}
-    ddl = ", ".join(f"`{c}` STRING" for c in [*[f"c{n}" for n in range(len(names))], CORRUPT])
+    ddl = ", ".join(f"{c} STRING" for c in quoted([*[f"c{n}" for n in range(len(names))], CORRUPT]))
     style = CsvStyle.of(contract.options)
     options = parser_options(contract, {"escape": style.escape})
     fields = (F.length("value") - F.length(F.replace("value", F.lit(style.sep), F.lit("")))) / len(style.sep)

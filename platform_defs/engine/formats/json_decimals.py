@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, DecimalType, StructType
 
 from operators.column_types import types_within
-from operators.columns import combine_balanced
+from operators.columns import combine_balanced, quoted_name
 
 _MANY_DIGITS = "[0-9][0-9.]{15}"
 _MOST_EXACT_CHARACTERS = 16
@@ -41,7 +41,7 @@ def exact_decimals(struct: StructType, texts: str, options: Mapping[str, str]) -
         texts: the column with the line parsed as texts.
         options: the options of that parse.
     """
-    names, columns = struct.fieldNames(), [F.col(f"{texts}.`{n}`") for n in struct.fieldNames()]
+    names, columns = struct.fieldNames(), [F.col(f"{texts}.{quoted_name(n)}") for n in struct.fieldNames()]
     may_lack_digits = F.rlike("value", F.lit(_MANY_DIGITS)) | _any([F.length(c) > _MOST_EXACT_CHARACTERS for c in columns])
     has_huge = F.rlike("value", F.lit(_HUGE_NUMBER)) | _any([F.rlike(c, F.lit(_HUGE_TEXT)) for c in columns])
     keys = F.filter(F.json_object_keys("value"), lambda k: k.isin(names))
@@ -60,14 +60,14 @@ def with_exact_decimals(names: Sequence[str], struct: StructType, texts: str, di
         digits: the column with its decimals.
     """
     exact = {name: _exact_text(name, texts, digits) for name in struct.fieldNames()}
-    fields = [exact.get(name, F.col(f"{texts}.`{name}`")).alias(name) for name in names]
+    fields = [exact.get(name, F.col(f"{texts}.{quoted_name(name)}")).alias(name) for name in names]
     return F.when(F.col(texts).isNotNull(), F.struct(*fields))
 
 
 def _exact_text(name: str, texts: str, digits: str) -> Column:
-    text = F.col(f"{texts}.`{name}`")
+    text = F.col(f"{texts}.{quoted_name(name)}")
     has_comma = F.coalesce(F.contains(text, F.lit(",")), F.lit(False))  # "1,5" is no decimal, but Spark's parser drops the comma
-    return F.coalesce(F.when(~has_comma, F.col(f"{digits}.`{name}`").cast("string")), text)
+    return F.coalesce(F.when(~has_comma, F.col(f"{digits}.{quoted_name(name)}").cast("string")), text)
 
 
 def _any(conditions: Sequence[Column]) -> Column:

@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import AtomicType, StringType, StructField, StructType
 
 from assets.contracts import SourceContract
-from operators.columns import combine_balanced, temporary
+from operators.columns import combine_balanced, quoted_name, temporary
 from platform_defs.engine.formats.built_once import built_once
 from platform_defs.engine.formats.files import File
 from platform_defs.engine.formats.json_decimals import decimals, exact_decimals, has_nested_decimal, with_exact_decimals
@@ -102,7 +102,7 @@ def _name_faults(contract: SourceContract) -> list[Column]:
     miswritten_names = F.filter(
         keys, lambda k: F.lower(k).isin([n.lower() for n in names]) & ~k.isin(names) & ~F.array_contains(present, F.lower(k))
     )
-    empty = combine_balanced([F.col(f"{PARSED}.`{n}`").isNull() for n in names], lambda a, b: a | b, F.lit(False))
+    empty = combine_balanced([F.col(f"{PARSED}.{quoted_name(n)}").isNull() for n in names], lambda a, b: a | b, F.lit(False))
     miswritten = F.when(empty, _fault_of_names(miswritten_names, "it has names in another case than the contract's: "))
     if contract.new_columns == "ignore":
         return [miswritten]

@@ -11,7 +11,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import AtomicType
 
 from assets.contracts import SourceContract
-from operators.columns import temporary
+from operators.columns import quoted_name, temporary
 from operators.engine_columns import ARRIVAL
 from platform_defs.engine.formats.files import File
 from platform_defs.engine.formats.json_lines import json_rows_of
@@ -41,14 +41,14 @@ def record_rows(spark: SparkSession, contract: SourceContract, files: Sequence[F
     )
     parsed = json_rows_of(rows, contract, fault=F.col(_FAULT)).withColumn(_PARTS, F.from_json(RECORD, _MAP))
     columns = [
-        _record_part_or_field(f.name) if isinstance(f.dataType, AtomicType) else F.col(f"`{f.name}`") for f in contract.struct.fields
+        _record_part_or_field(f.name) if isinstance(f.dataType, AtomicType) else F.col(quoted_name(f.name)) for f in contract.struct.fields
     ]
     return parsed.select(*columns, *parsed.columns[len(columns) : -1])
 
 
 def _record_part_or_field(name: str) -> Column:
     """A column's text: a part of the record if the column contains one, otherwise a field of the value."""
-    in_value = F.col(f"`{name}`")
+    in_value = F.col(quoted_name(name))
     return F.when(F.map_contains_key(_PARTS, F.lit(name)), F.col(_PARTS)[name]).otherwise(in_value).alias(name)
 
 

@@ -13,7 +13,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructField
 
 from assets.contracts import SourceContract
-from operators.columns import temporary
+from operators.columns import quoted_name, temporary
 from operators.engine_columns import ARRIVAL
 from platform_defs.engine.formats.csv_style import HEADER, CsvStyle
 from platform_defs.engine.formats.files import File
@@ -99,7 +99,9 @@ def raw_rows_of(
 
 
 def _field(column: str | None, field: StructField) -> Column:
-    value = F.lit(None).cast(field.dataType) if column is None else F.when(F.col(MALFORMED).isNull(), F.col(f"{PARSED}.`{column}`"))
+    value = (
+        F.lit(None).cast(field.dataType) if column is None else F.when(F.col(MALFORMED).isNull(), F.col(f"{PARSED}.{quoted_name(column)}"))
+    )
     return value.alias(field.name)
 
 

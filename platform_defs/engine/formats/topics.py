@@ -15,6 +15,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StringType, StructField, TimestampType
 
 from assets.contracts import SourceContract
+from operators.columns import quoted_name
 from platform_defs.engine.formats.avro import avro_rows
 from platform_defs.engine.formats.files import TOPIC, File
 from platform_defs.engine.formats.json_lines import json_rows_of
@@ -90,7 +91,7 @@ def topic_rows(spark: SparkSession, contract: SourceContract, files: Sequence[Fi
         *[_part_as_column(part, fields[name]).alias(f"{_COLUMN}{name}") for name, part in topics.columns.items()],
     )
     rows = rows.withColumn(RECORD, _as_record(rows, list(topics.columns)))
-    columns_of_parts = {name: F.col(f"`{_COLUMN}{name}`") for name in topics.columns}
+    columns_of_parts = {name: F.col(quoted_name(_COLUMN + name)) for name in topics.columns}
     if topics.avro:
         return avro_rows(rows, contract, topics.avro, columns_of_parts, F.col(_FAULT))
     return json_rows_of(rows, contract, columns_of_parts, F.col(_FAULT))
@@ -103,7 +104,7 @@ def _as_record(rows: DataFrame, names: Sequence[str]) -> Column:
     """The parts of a record as a JSON object of texts; null if no column has one."""
     if not names:
         return F.lit(None).cast("string")
-    parts = {name: F.col(f"`{_COLUMN}{name}`") for name in names}
+    parts = {name: F.col(quoted_name(_COLUMN + name)) for name in names}
     texts = {n: F.date_format(c, _ISO) if isinstance(rows.schema[f"{_COLUMN}{n}"].dataType, TimestampType) else c for n, c in parts.items()}
     return F.to_json(F.struct(*[text.alias(name) for name, text in texts.items()]), {"ignoreNullFields": "false"})
 

@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
-from operators.columns import FINAL_AT, RESULT_TIME, temporary
+from operators.columns import FINAL_AT, RESULT_TIME, quoted_name, temporary
 from operators.engine_columns import EVENT_TIME
 from operators.errors import OperatorError
 
@@ -49,14 +49,14 @@ class ClassifiedRows:
     def with_late_and_filtered(self) -> DataFrame:
         """The rows with `LATE` and `FILTERED`."""
         conditions = {LATE: self.late, FILTERED: self.filtered}
-        columns = [F.col(f"`{c}`") for c in self.rows.columns if c not in conditions]
+        columns = [F.col(quoted_name(c)) for c in self.rows.columns if c not in conditions]
         return self.rows.select(*columns, *[(F.lit(False) if value is None else value).alias(c) for c, value in conditions.items()])
 
 
 def as_input(results: DataFrame) -> DataFrame:
     """Final results as their readers see them: `result_time` is the `event_time`, and `final_at` is left out."""
     names = [c for c in results.columns if c.lower() not in (EVENT_TIME, FINAL_AT)]
-    return results.select(*[F.col(f"`{c}`").alias(EVENT_TIME) if c == RESULT_TIME else F.col(f"`{c}`") for c in names])
+    return results.select(*[F.col(quoted_name(c)).alias(EVENT_TIME) if c == RESULT_TIME else F.col(quoted_name(c)) for c in names])
 
 
 def classify(asset: DerivedAsset, index: int, rows: DataFrame, late: Column | None, columns: Sequence[str]) -> ClassifiedRows:

@@ -11,6 +11,7 @@ import pyarrow as pa
 from deltalake import DeltaTable
 from pyspark.sql import Column, DataFrame, SparkSession
 
+from operators.columns import quoted_name
 from platform_defs.engine.lake import commits, small_upserts
 from platform_defs.engine.lake.after_commits import Committed
 from platform_defs.engine.lake.compaction import has_vectors
@@ -67,7 +68,7 @@ class ChangedTables(WrittenTables):
         columns = spark.read.format("delta").load(self.path(table)).columns
         target = SparkDelta.forPath(spark, self.path(table)).alias("t")
         merge = target.merge(rows.alias("c"), has_same_key).whenMatchedDelete(condition=is_deleted)
-        values: dict[str, str | Column] = {c: f"c.`{c}`" for c in columns}
+        values: dict[str, str | Column] = {c: f"c.{quoted_name(c)}" for c in columns}
         settings = merge_settings(spark, commit_metadata, number, deletion_vectors=deletion_vectors, stored=stored)
         with settings, reporting_concurrent_commit(table):
             run_to_end(merge.whenMatchedUpdate(set=values).whenNotMatchedInsert(condition=~is_deleted, values=values).execute, spark)
@@ -77,7 +78,7 @@ class ChangedTables(WrittenTables):
     def _enable_vectors(self, spark: SparkSession, table: str) -> None:
         """Enable deletion vectors. A new small table has none, because `upsert` cannot write a table with them."""
         if not has_vectors(DeltaTable(self.path(table), storage_options=self.storage_options)):
-            spark.sql(f"ALTER TABLE delta.`{self.path(table).replace('`', '``')}` SET TBLPROPERTIES ('{VECTORS_PROPERTY}' = 'true')")
+            spark.sql(f"ALTER TABLE delta.{quoted_name(self.path(table))} SET TBLPROPERTIES ('{VECTORS_PROPERTY}' = 'true')")
 
     def upsert(self, table: str, rows: DataFrame, key: Sequence[str], *, is_deleted: str, metadata: dict[str, Any], number: int) -> bool:
         """Merge few rows into a small table without Spark; see `small_upserts.upsert`.

@@ -21,6 +21,7 @@ from pyarrow.fs import FileSelector, PyFileSystem
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from operators.columns import quoted_name
 from platform_defs.engine.lake.commits import commit_options
 from platform_defs.engine.lake.data_files import COMMIT_FOLDER
 from platform_defs.engine.lake.interrupts import run_to_end
@@ -91,7 +92,7 @@ class MaintainedTables(LakeRoot):
         spark.conf.set(_RETENTION_CONF, str(hours is None).lower())
         retain = "" if hours is None else f" RETAIN {hours} HOURS"
         try:
-            return spark.sql(f"VACUUM delta.`{self.path(table).replace('`', '``')}`{retain}{suffix}")
+            return spark.sql(f"VACUUM delta.{quoted_name(self.path(table))}{retain}{suffix}")
         finally:
             spark.conf.unset(_RETENTION_CONF) if before is None else spark.conf.set(_RETENTION_CONF, before)
 

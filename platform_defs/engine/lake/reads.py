@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from operators.columns import quoted_name
 from platform_defs.engine.lake import commits
 from platform_defs.engine.lake.compaction import SMALL_BYTES, file_sizes
 from platform_defs.engine.lake.data_skipping import (
@@ -166,7 +167,7 @@ class ReadTables(LakeRoot):
             return rows
         names = {c.lower() for c in rows.columns}  # the contract may declare a column that files added in another case
         return rows.select(
-            *[F.col(f"`{f.name}`") if f.name.lower() in names else F.lit(None).cast(f.dataType).alias(f.name) for f in schema]
+            *[F.col(quoted_name(f.name)) if f.name.lower() in names else F.lit(None).cast(f.dataType).alias(f.name) for f in schema]
         )
 
     def delta_at_version(self, table: str, version: int) -> DeltaTable | None:

@@ -19,6 +19,7 @@ from pyspark.sql.types import (
     TimestampType,
 )
 
+from operators.columns import quoted, quoted_name
 from platform_defs.engine.lake.commits import CommitOptions, change_rows, commit_options
 from platform_defs.engine.lake.data_skipping import is_written_by_deltalake
 from platform_defs.engine.lake.small_queries import is_arrow_type
@@ -68,8 +69,8 @@ def upsert(
         DeltaError: a data file of the table is missing, or the store cannot be reached before the commit.
         OSError: the store failed in the commit, which may have succeeded, or after it.
     """
-    values = {f.name: f"c.`{f.name}`" for f in delta.schema().fields}
-    condition = " AND ".join(f"(t.`{c}` IS NOT DISTINCT FROM c.`{c}`)" for c in key) or "TRUE"
+    values = {f.name: f"c.{quoted_name(f.name)}" for f in delta.schema().fields}
+    condition = " AND ".join(f"(t.{c} IS NOT DISTINCT FROM c.{c})" for c in quoted(key)) or "TRUE"
     condition = condition if only == "TRUE" else f"{condition} AND ({only})"
 
     def merge(**options: Unpack[CommitOptions]) -> None:

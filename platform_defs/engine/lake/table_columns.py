@@ -7,6 +7,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 from pyspark.sql.types import DateType, NumericType, StringType, StructType, TimestampNTZType, TimestampType
 
+from operators.columns import quoted, quoted_name
 from platform_defs.engine.lake.errors import LakeError
 
 _WITH_STATISTICS = (NumericType, StringType, DateType, TimestampType, TimestampNTZType)
@@ -43,12 +44,12 @@ def forget_lost_columns(spark: SparkSession, path: str, delta: DeltaTable | None
         schema: the schema that it is to have.
     """
     if delta is not None and not keeps_statistics(delta, schema):
-        spark.sql(f"ALTER TABLE delta.`{path.replace('`', '``')}` UNSET TBLPROPERTIES ('{_STATISTICS}')")
+        spark.sql(f"ALTER TABLE delta.{quoted_name(path)} UNSET TBLPROPERTIES ('{_STATISTICS}')")
 
 
 def table_properties(bounded: Sequence[str], change_feed: bool) -> dict[str, str]:
     """The properties of a new table."""
-    properties = dict(_NO_CHECKPOINT_BY_SPARK) | ({_STATISTICS: ",".join(f"`{c}`" for c in bounded)} if bounded else {})
+    properties = dict(_NO_CHECKPOINT_BY_SPARK) | ({_STATISTICS: ",".join(quoted(bounded))} if bounded else {})
     return properties | (CHANGE_FEED if change_feed else {})
 
 

@@ -8,6 +8,7 @@ from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
 from operators.changelog import CHANGE, CHANGED_AT, INSERT, STEP
+from operators.columns import quoted
 from operators.timing import timestamp
 from platform_defs.engine.inputs.changelog_reader import APPLIED, result_of_changelog, steps_of
 from platform_defs.engine.inputs.progress import stored_progress
@@ -104,4 +105,4 @@ class ChangelogRetention:
         [(changed_at_ms,)] = collect(newest.select(F.unix_millis(CHANGED_AT)))
         stamps = {CHANGE: F.lit(INSERT), STEP: F.lit(upto).cast("bigint"), CHANGED_AT: timestamp(F.lit(changed_at_ms).cast("bigint"))}
         rows = result_of_changelog(snapshot, self.asset, upto).withColumns(stamps)
-        return rows.select(*[f"`{c}`" for c in snapshot.lake.schema(self.asset.changelog).fieldNames()])
+        return rows.select(*quoted(snapshot.lake.schema(self.asset.changelog).fieldNames()))

@@ -17,6 +17,7 @@ from pyspark.sql.avro.functions import to_avro
 from pyspark.sql.types import StructType
 
 from operators.changelog import as_json
+from operators.columns import quoted
 from platform_defs.engine.formats.schema_registry import schema_registrar
 from platform_defs.engine.operations.sink import Sink, SinkError
 
@@ -55,7 +56,7 @@ class Encoding:
             return as_json(columns)
         if illegal := [column for column in columns if not _AVRO_NAME.fullmatch(column)]:
             raise SinkError.no_avro_name(self.asset, illegal)
-        row = F.struct(*[F.col(f"`{column}`") for column in columns])
+        row = F.struct(*quoted(columns))
         if self.sink.registry is None:
             return to_avro(row)
         schema = self._schema(part, StructType([rows[column] for column in columns]))
