@@ -86,7 +86,7 @@ DECISIONS = {
     "merged by rows of its own batch": ([28], [8, 18], 20, []),
     "inside a closed session and no open one": ([0, 8], [4], 20, [(4, None)]),
     "between a closed session and an open one": ([0, 19], [9], 20, [(0, (0, 10))]),
-    "within the gap of a closed session, and itself open": ([0], [9], 15, [(0, (0, 10))]),
+    "within the gap of a closed session, and itself open": ([5], [14], 20, [(5, (5, 15))]),
     "on time, at the end of an open session": ([11], [21], 20, []),
     "before a cut, in the part that has closed": ([*range(0, 71, 7)], [58], 65, [(58, None)]),
     "within the gap of a closed session, after the rows before a cut are late": (
@@ -115,12 +115,13 @@ def test_lateness_decisions(spark: SparkSession) -> None:
 
 
 class _Decisions:
-    """Random rows of 100 keys, and the lateness decisions of Spark and of the model batch by batch."""
+    """Random rows of 50 keys, and the lateness decisions of Spark and of the model. Sessions are short, so that some are cut."""
 
     def __init__(self, lateness: int) -> None:
         self._lateness, self._rng, self._ids = lateness, random.Random(5), count()
-        self._counted = WindowedAggregate(by="k", window=SESSIONS, aggregates={"n": "count(*)"}, allowed_lateness=lateness)
-        self._models = {str(k): SessionsModel(GAP, LONGEST, lateness) for k in range(100)}
+        short = Session(gap=GAP, longest=3 * GAP)
+        self._counted = WindowedAggregate(by="k", window=short, aggregates={"n": "count(*)"}, allowed_lateness=lateness)
+        self._models = {str(k): SessionsModel(GAP, short.longest_ms, lateness) for k in range(50)}
         self._rows = list[dict[str, Any]]()
         self.cut = 0
 
@@ -128,11 +129,14 @@ class _Decisions:
     def has_recorded_sessions(self) -> bool:
         return any(model.recorded for model in self._models.values())
 
-    def add_batch(self, spark: SparkSession, newest: int) -> DataFrame:
-        """Add a batch; returns Spark's decisions for its rows."""
+    def add_batch(self, newest: int) -> None:
+        """Add a batch."""
         for k in [*self._models] * 5:
             time = newest - self._rng.randrange(30 + self._lateness)
             self._rows.append({"k": k, "id": next(self._ids), "t": time, "new": True})
+
+    def decide_by_spark(self, spark: SparkSession, newest: int) -> DataFrame:
+        """Spark's decisions for the batch that was added."""
         return self._counted.lateness_decisions(newest - 20, _frame(spark, self._rows))
 
     def decide_by_model(self, newest: int) -> dict[int, tuple[int, int] | None]:
@@ -149,10 +153,15 @@ class _Decisions:
 
 
 def test_lateness_decisions_equal_the_model_batch_by_batch(spark: SparkSession) -> None:
-    """Without and with an allowed lateness; one query decides for both."""
+    """Without and with an allowed lateness; one query decides for both. No row of the first batch is late."""
     runs = {lateness: _Decisions(lateness) for lateness in (0, 15)}
-    for newest in range(30, 120, 15):
-        frames = [run.add_batch(spark, newest).select(F.lit(lateness), "arrival", SESSION) for lateness, run in runs.items()]
+    for newest in range(30, 90, 15):
+        for run in runs.values():
+            run.add_batch(newest)
+        if newest == 30:
+            assert [run.decide_by_model(newest) for run in runs.values()] == [{}, {}]
+            continue
+        frames = [run.decide_by_spark(spark, newest).select(F.lit(lateness), "arrival", SESSION) for lateness, run in runs.items()]
         found: dict[int, dict[int, tuple[int, int] | None]] = {lateness: {} for lateness in runs}
         for lateness, arrival, session in reduce(DataFrame.union, frames).collect():
             found[lateness][arrival] = None if session is None else tuple(session)
