@@ -7,6 +7,7 @@ from itertools import count
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -15,7 +16,7 @@ from operators.contract import KeepsRows
 from operators.engine_columns import PARTIAL, PERIOD_END, PERIOD_START
 from tests.support.json_rows import json_rows_of
 
-CASES, BATCHES, TTL = 1_000, 4, 10_000
+BATCHES, TTL = 4, 10_000
 ROW = {"case_id": pa.int32(), "k": pa.string(), "id": pa.int32(), "v": pa.int32(), "n": pa.int32(), "change": pa.string()}
 SCHEMA = pa.schema({**ROW, "event_time": pa.timestamp("ms", "UTC"), "seq": pa.int64(), "arrival": pa.int64()})
 KEPT_SCHEMA = pa.schema([*SCHEMA, pa.field(PERIOD_START, pa.int64()), pa.field(PERIOD_END, pa.int64())])
@@ -38,7 +39,7 @@ OPERATORS: dict[str, KeepsRows] = {
 Row = dict[str, Any]
 
 
-def _batches() -> list[tuple[int, list[Row]]]:
+def _batches(cases: int) -> list[tuple[int, list[Row]]]:
     """Batches with the watermark before each: no row is more than the TTL behind it, and many are later than newer ones."""
     rng, arrivals, mark = random.Random(11), count(), 0
     batches: list[tuple[int, list[Row]]] = []
@@ -47,7 +48,7 @@ def _batches() -> list[tuple[int, list[Row]]]:
             {"case_id": case, "k": rng.choice(["a", None]), "id": rng.randrange(3), "v": rng.choice([None, 1, 2, 3])}
             | {"n": rng.choice([1, 1, 2, 0, None]), "change": rng.choice(["+I", "+I", "+U", "-U", "-D"])}
             | {"event_time": mark - TTL + rng.randrange(0, 4 * TTL, TTL // 4), "seq": seq, "arrival": next(arrivals)}
-            for case in range(CASES)
+            for case in range(cases)
             for _ in range(rng.randrange(4))
         ]
         batches.append((mark, made))
@@ -67,9 +68,10 @@ def _rows_of_keys(texts: list[str], keys: set[tuple[int, str | None]]) -> list[R
     return [row for row in map(json.loads, texts) if (row["case_id"], row["k"]) in keys]
 
 
-def test_kept_rows_and_new_rows_give_the_result_of_all_rows(spark: SparkSession) -> None:
+@pytest.mark.parametrize("cases", [250, pytest.param(1_000, marks=pytest.mark.soak)])
+def test_kept_rows_and_new_rows_give_the_result_of_all_rows(spark: SparkSession, cases: int) -> None:
     """One query has the results of all operators after a batch, and one the rows that they keep for the next batch."""
-    batches, every = _batches(), list[Row]()
+    batches, every = _batches(cases), list[Row]()
     kept: dict[str, list[Row]] = {name: [] for name in OPERATORS}
     for n, (_, new) in enumerate(batches):
         every += new

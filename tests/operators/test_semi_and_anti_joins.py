@@ -157,9 +157,9 @@ def test_a_join_by_example(spark: SparkSession, example: Example) -> None:
     check(spark, example)
 
 
-CASES = 1_000
 BOUNDS = [(-5, 10), (0, 7), (-8, 0), (-9, -3), (3, 9), (0, 0), (4, -4)]
 """Lower and upper bounds in ms; with the last ones nothing matches."""
+NUMBERS = [250, pytest.param(1_000, marks=pytest.mark.soak)]
 SCHEMA = EVENTS.append(pa.field(WATERMARK, pa.timestamp("us", tz="UTC")))
 
 
@@ -170,15 +170,17 @@ class Cases:
     Args:
         seed: the seed of the random numbers.
         are_late: whether rows have watermarks, which many are behind.
+        number: the number of streams.
     """
 
     seed: int
     are_late: bool
+    number: int = 250
 
     @cached_property
     def arrivals(self) -> dict[str, list[Arrival]]:
         choose = random.Random(self.seed)
-        return {str(case): self._stream(choose) for case in range(CASES)}
+        return {str(case): self._stream(choose) for case in range(self.number)}
 
     def _stream(self, choose: random.Random) -> list[Arrival]:
         found, watermark = list[Arrival](), None
@@ -239,16 +241,18 @@ def _check(spark: SparkSession, cases: Cases, joins: dict[str, tuple[IntervalJoi
     return found
 
 
+@pytest.mark.parametrize("number", NUMBERS)
 @pytest.mark.parametrize("how", ["semi", "anti"])
-def test_a_join_of_left_rows_equals_the_model(spark: SparkSession, how: How) -> None:
-    found = _check(spark, Cases(1, are_late=False), _joins(how))
-    assert sum(rows.total() for rows in found.values()) > CASES
+def test_a_join_of_left_rows_equals_the_model(spark: SparkSession, how: How, number: int) -> None:
+    found = _check(spark, Cases(1, are_late=False, number=number), _joins(how))
+    assert sum(rows.total() for rows in found.values()) > number
 
 
+@pytest.mark.parametrize("number", NUMBERS)
 @pytest.mark.parametrize("how", ["full", "semi", "anti"])
-def test_joins_of_late_rows_equal_the_model(spark: SparkSession, how: How) -> None:
+def test_joins_of_late_rows_equal_the_model(spark: SparkSession, how: How, number: int) -> None:
     """Without a late row the rule changes nothing; with late rows it gives more pairs than to drop them."""
-    cases = Cases(2, are_late=True)
+    cases = Cases(2, are_late=True, number=number)
     joins = _joins(how, late_rows="join") | _joins(how, BOUNDS[:2], late_rows="join", allowed_lateness=4)
     _check(spark, cases, joins)
     if how == "full":
