@@ -37,6 +37,7 @@ _SCHEMA = pa.schema(
     {"case_id": pa.string(), "side": pa.string(), "id": pa.int64(), "k": pa.string(), "sub": pa.string(), "v": pa.int64(), "ts": pa.int64()}
     | {"w": pa.int64(), "seq": pa.int64(), "arrival": pa.int64()}
 )
+_SCHEMA_WITH_SESSIONS = pa.schema([*_SCHEMA, (SESSION, pa.struct({"start": pa.int64(), "end": pa.int64()})), (NEW, pa.bool_())])
 _FRAMES_OF_A_JOB = 12
 _SUMS = {"total": "sum(v)", "cnt": "count(*)"}
 
@@ -46,6 +47,8 @@ NOT_CORRECTED = (
 )
 
 Row = tuple[Any, ...]
+_Decisions = dict[int, dict[str, int] | None]
+"""The decisions for a row that is behind its watermark: a row by its `seq`, and its recorded session, or None if it is late."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -269,36 +272,60 @@ def _result_columns(case: WindowCase, result: DataFrame) -> DataFrame:
     return result.select(*dict.fromkeys(["case_id", *case.columns, *({"window_end"} & {*result.columns})]))
 
 
-def _frame(spark: SparkSession, rows: Sequence[Mapping[str, Any]]) -> DataFrame:
-    frame = spark.createDataFrame(pa.Table.from_pylist([*rows], _SCHEMA))
+def _frame(spark: SparkSession, rows: Sequence[Mapping[str, Any]], schema: pa.Schema = _SCHEMA) -> DataFrame:
+    frame = spark.createDataFrame(pa.Table.from_pylist([*rows], schema))
     return frame.select("*", F.timestamp_millis("ts").alias("event_time"), F.timestamp_millis("w").alias(WATERMARK)).drop("w")
 
 
 def _with_lateness_decisions(spark: SparkSession, cases: Sequence[WindowCase]) -> DataFrame:
-    """The on-time rows of session cases with their recorded sessions; lateness is decided row by row, in order of arrival."""
-    kept: list[Mapping[str, Any]] = []
-    recorded: dict[int, Any] = {}
+    """The on-time rows of session cases with their recorded sessions; lateness is decided row by row, in order of arrival.
+
+    A decision depends on those before it. One query makes all decisions, and is repeated until they are those that it assumes.
+    """
+    decided = dict[int, _Decisions]()
+    while (found := _decide(spark, cases, decided)) != decided:
+        decided = found
+    return _frame(spark, _apply_decisions(cases, decided)[0], _SCHEMA_WITH_SESSIONS).drop(NEW)
+
+
+def _decide(spark: SparkSession, cases: Sequence[WindowCase], assumed: Mapping[int, _Decisions]) -> dict[int, _Decisions]:
+    """The decisions of our operator for each row that is behind its watermark, which is 0 in a copy of the rows."""
+    operator = CoGroup(on=("case_id", "k"), window=window(cases[0].params["window"]), allowed_lateness=cases[0].lateness)
+    marks, copies = dict[int, int](), list[dict[str, Any]]()
+    for number, rows in enumerate(_apply_decisions(cases, assumed)[1]):
+        newest, mark = rows[-1], rows[-1]["w"]
+        marks[number] = mark
+        for row in rows:
+            session = row.get(SESSION) and {end: at - mark for end, at in row[SESSION].items()}
+            moved = {"case_id": str(number), "seq": number, "arrival": row["seq"], "ts": row["ts"] - mark}
+            copies.append(row | moved | {SESSION: session, NEW: row is newest})
+    found: dict[int, _Decisions] = {number: {} for number in marks}
+    if copies:
+        for row in operator.lateness_decisions(0, *_by_side(_frame(spark, copies, _SCHEMA_WITH_SESSIONS))).collect():
+            session, mark = row[SESSION], marks[row["seq"]]
+            found[row["seq"]][row["arrival"]] = session and {end: at + mark for end, at in session.asDict().items()}
+    return found
+
+
+def _apply_decisions(
+    cases: Sequence[WindowCase], decisions: Mapping[int, _Decisions]
+) -> tuple[list[dict[str, Any]], list[list[dict[str, Any]]]]:
+    """The rows that are not late; and for each row that is behind its watermark, the rows of its key up to it."""
+    accepted, with_earlier = list[dict[str, Any]](), list[list[dict[str, Any]]]()
     for case in cases:
-        params, seen = case.params, list[Mapping[str, Any]]()
-        operator = CoGroup(on=("case_id", "k"), window=window(params["window"]), allowed_lateness=case.lateness)
+        known = dict[int, dict[str, Any]]()
         for row in case.rows():
-            seen.append(row)
-            if row["w"] is not None and row["ts"] <= row["w"]:
-                frame = _with_sessions(_frame(spark, seen), recorded).withColumn(NEW, F.col("seq") == row["seq"])
-                for found in operator.lateness_decisions(row["w"], *_by_side(frame)).collect():
-                    if found[SESSION] is None:
-                        seen.remove(row)
-                    else:
-                        recorded[found["seq"]] = found[SESSION]
-        kept += seen
-    return _with_sessions(_frame(spark, kept), recorded)
-
-
-def _with_sessions(rows: DataFrame, recorded: Mapping[int, Any]) -> DataFrame:
-    sessions = [{"seq": seq, "start": session["start"], "end": session["end"]} for seq, session in recorded.items()]
-    schema = pa.schema({"seq": pa.int64(), "start": pa.int64(), "end": pa.int64()})
-    known = rows.sparkSession.createDataFrame(pa.Table.from_pylist(sessions, schema))
-    return rows.join(known.select("seq", F.struct("start", "end").alias(SESSION)), "seq", "left").select(*rows.columns, SESSION)
+            known[row["seq"]] = row
+            if row["w"] is None or row["ts"] > row["w"]:
+                continue
+            with_earlier.append([other for other in known.values() if other["k"] == row["k"]])
+            for seq, session in decisions.get(len(with_earlier) - 1, {}).items():
+                if session is None:
+                    known.pop(row["seq"], None)
+                elif seq in known:
+                    known[seq] = known[seq] | {SESSION: session}
+        accepted += known.values()
+    return accepted, with_earlier
 
 
 def _result(case: WindowCase, rows: DataFrame) -> DataFrame:
