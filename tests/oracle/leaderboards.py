@@ -7,9 +7,9 @@ row, and our changes are compared with the exact difference between two leaderbo
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, reduce
+from functools import cached_property
 from typing import Any
 
 import pyarrow as pa
@@ -27,7 +27,6 @@ from tests.support.json_rows import json_rows_of
 from tests.support.top_n_model import ADDED_KINDS, TopNModel
 
 TOPN = "topn"
-BATCHES = 6
 _SCHEMA = pa.schema(
     {"case_id": pa.string(), "id": pa.int64(), "k": pa.string(), "sub": pa.string(), "v": pa.int64(), "n": pa.int64(), "ts": pa.int64()}
     | {"kind": pa.string(), "seq": pa.int64(), "arrival": pa.int64()}
@@ -45,9 +44,11 @@ class TopNCase:
 
     Args:
         content: the file's content.
+        batches: the number of micro-batches of its rows.
     """
 
     content: Mapping[str, Any]
+    batches: int = 6
 
     @property
     def name(self) -> str:
@@ -77,7 +78,7 @@ class TopNCase:
         columns = {c for c in _SCHEMA.names if c not in ("case_id", "seq", "arrival", "kind")}
         return [
             {"case_id": self.name, **{c: row.get(c) for c in columns}, "kind": row.get("kind", INSERT)}
-            | {"seq": 1 + n * BATCHES // len(events), "arrival": n, "step": step}
+            | {"seq": 1 + n * self.batches // len(events), "arrival": n, "step": step}
             for n, (step, row) in enumerate((s, i) for s, i in enumerate(self.content["input"]) if i["t"] == "e")
         ]
 
@@ -86,11 +87,11 @@ class TopNCase:
         if self.error:
             return self._by_model(batch)
         if self.content.get("flink_bug"):
-            return _counted(self.content["expected_final_model"], self.columns) if batch == BATCHES else None
+            return _counted(self.content["expected_final_model"], self.columns) if batch == self.batches else None
         last = max(row["step"] for row in self.rows if row["seq"] <= batch)
         current = Counter[Row]()
         for change in self.content["expected"]:
-            if change["step"] <= last or batch == BATCHES:
+            if change["step"] <= last or batch == self.batches:
                 current[tuple(change[c] for c in self.columns)] += 1 if change["kind"] in ADDED_KINDS else -1
         return +current
 
@@ -116,7 +117,7 @@ def parse(content: Mapping[str, Any]) -> TopNCase:
     """
     case = TopNCase(content)
     try:
-        _ = case.name, [case.wanted(batch) for batch in (1, BATCHES) if "function" in case.params or not case.error]
+        _ = case.name, [case.wanted(batch) for batch in (1, case.batches) if "function" in case.params or not case.error]
     except (KeyError, TypeError, ValueError, IndexError, AttributeError) as error:
         raise CaseError(f"cannot be read: {type(error).__name__}: {error}") from error
     return case
@@ -176,12 +177,12 @@ class Group:
         folds = self.top.strategy_used != "retract" and self.current is not None
         return planned | {"after": _merged(self.current, new, self.top) if folds and self.current is not None else self.top(every)}
 
-    def proceed(self, computed: Mapping[str, DataFrame]) -> tuple[DataFrame, DataFrame]:
-        """The leaderboard after a micro-batch, and the changes to it, from the computed frames of `plan`."""
+    def proceed(self, computed: Mapping[str, DataFrame]) -> DataFrame:
+        """The changes to the leaderboard, from the computed frames of `plan` after a micro-batch."""
         after, self.totals = computed["after"], computed.get("totals")
         current = after.limit(0) if self.current is None else self.current
         self.current = after
-        return after, difference(current, after.select(*current.columns), key=self.top.emits.key)
+        return difference(current, after.select(*current.columns), key=self.top.emits.key)
 
     def _frame(self, spark: SparkSession, first: int, last: int) -> DataFrame:
         rows = [{c: r[c] for c in _SCHEMA.names} for case in self.cases for r in case.rows if first <= r["seq"] <= last]
@@ -198,42 +199,49 @@ def _merged(current: DataFrame, new: DataFrame, operator: TopN | Aggregate) -> D
 
 
 def compare_cases(spark: SparkSession, cases: Sequence[TopNCase]) -> list[CaseResult]:
-    """Run cases, and compare their results after every micro-batch."""
+    """Run cases, and compare their results after every micro-batch. One query has the changes of all micro-batches."""
     refused = {case.name: _refused(spark, case) for case in cases if case.error and "function" not in case.params}
     by_params: dict[str, list[TopNCase]] = {}
     for case in cases:
         if case.name not in refused:
             by_params.setdefault(json.dumps(case.params, sort_keys=True), []).append(case)
     groups, found = [Group(alike) for alike in by_params.values()], dict[tuple[str, int, bool], list[dict[str, Any]]]()
-    for batch in range(1, BATCHES + 1):
-        computed = _computed(spark, {(n, name): frame for n, g in enumerate(groups) for name, frame in g.plan(spark, batch).items()})
-        of_groups = [{name: frame for (number, name), frame in computed.items() if number == n} for n in range(len(groups))]
-        frames = [f for group, made in zip(groups, of_groups, strict=True) for f in _tagged(*group.proceed(made))]
-        for row in reduce(DataFrame.unionByName, frames).collect() if frames else ():
-            found.setdefault((row.case_id, batch, row.is_change), []).append(json.loads(row.row))
+    changes = dict[str, DataFrame]()
+    for batch in range(1, max((case.batches for case in cases), default=0) + 1):
+        planned = {(n, name): frame for n, g in enumerate(groups) for name, frame in g.plan(spark, batch).items()}
+        rows = _rows_by_name(planned)
+        for n, group in enumerate(groups):
+            computed = {name: _frame(spark, frame, rows[number, name]) for (number, name), frame in planned.items() if number == n}
+            changes[f"{batch} {n}"] = group.proceed(computed)
+            for row in rows[n, "after"]:
+                found.setdefault((row["case_id"], batch, False), []).append(_with_rn(row))
+    for name, texts in (json_rows_of(changes) if changes else {}).items():
+        for row in map(json.loads, texts):
+            found.setdefault((row["case_id"], int(name.split()[0]), True), []).append(_with_rn(row))
     by_name = {case.name: group for group in groups for case in group.cases}
     return [refused[c.name] if c.name in refused else _result(c, by_name[c.name].top, found) for c in cases]
 
 
-def _computed(spark: SparkSession, frames: Mapping[tuple[int, str], DataFrame]) -> dict[tuple[int, str], DataFrame]:
-    """The frames with their rows in memory; one Spark job for all of them."""
+def _rows_by_name(frames: Mapping[tuple[int, str], DataFrame]) -> dict[tuple[int, str], list[dict[str, Any]]]:
+    """The rows of the frames; one Spark job for all of them."""
     rows = json_rows_of({str(name): frame for name, frame in frames.items()}) if frames else {}
-    schemas = {name: to_arrow_schema(frame.schema) for name, frame in frames.items()}
-    tables = {name: pa.Table.from_pylist([json.loads(row) for row in rows[str(name)]], schema) for name, schema in schemas.items()}
-    return {name: spark.createDataFrame(table) for name, table in tables.items()}
+    return {name: [*map(json.loads, rows[str(name)])] for name in frames}
 
 
-def _tagged(after: DataFrame, changes: DataFrame) -> Iterator[DataFrame]:
-    for is_change, frame in ((False, after), (True, changes)):
-        named = frame.withColumnRenamed("rank", "rn")
-        row = F.to_json(F.struct("*"), {"ignoreNullFields": "false"}).alias("row")
-        yield named.select("case_id", F.lit(is_change).alias("is_change"), row)
+def _frame(spark: SparkSession, planned: DataFrame, rows: Sequence[Mapping[str, Any]]) -> DataFrame:
+    """A frame with the computed rows of a planned one."""
+    return spark.createDataFrame(pa.Table.from_pylist([*rows], to_arrow_schema(planned.schema)))
+
+
+def _with_rn(row: Mapping[str, Any]) -> dict[str, Any]:
+    """A row in which the rank has Flink's name."""
+    return {"rn" if column == "rank" else column: value for column, value in row.items()}
 
 
 def _result(case: TopNCase, top: TopN, found: Mapping[tuple[str, int, bool], list[dict[str, Any]]]) -> CaseResult:
     why, direct, before = list[str](), 0, dict[Row, Row]()
     key = ["rn" if c == "rank" else c for c in top.emits.key]
-    for batch in range(1, BATCHES + 1):
+    for batch in range(1, case.batches + 1):
         rows, changes = found.get((case.name, batch, False), []), found.get((case.name, batch, True), [])
         wanted, ours = case.wanted(batch), _counted(rows, case.columns)
         if wanted is not None:
@@ -247,7 +255,7 @@ def _result(case: TopNCase, top: TopN, found: Mapping[tuple[str, int, bool], lis
         why += [f"after micro-batch {batch} the changes {problem}" for problem in _wrong_changes(before, after, changes, key)]
         before = after
     rules = Counter({INCONSISTENT: len(case.content["expected"])} if case.content.get("flink_bug") else {REFUSED: 1} if case.error else {})
-    shown = sum((case.wanted(batch) or Counter[Row]()).total() for batch in range(1, BATCHES + 1))
+    shown = sum((case.wanted(batch) or Counter[Row]()).total() for batch in range(1, case.batches + 1))
     return CaseResult(case.name, "failed" if why else "passed", tuple(why), shown, direct, 0, rules, clean=not rules)
 
 
