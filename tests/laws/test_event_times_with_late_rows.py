@@ -1,6 +1,6 @@
 """Interval joins whose `result_time` is the time of one row, and windows over them, with each rule for late rows and each way to compute.
 
-Each key is a generated case, so that one stream compares a thousand of them. After each step every table equals a naive model: a join
+Each key is a generated case, so that one stream compares many of them. After each step every table equals a naive model: a join
 has the results that are final at its watermark, and a window over the join the results of every window that its own watermark has passed.
 That watermark is behind the join's by the output watermark delay.
 """
@@ -23,7 +23,7 @@ from tests.conftest import MakeEngine
 from tests.support.late_rows_model import Arrival, JoinModel
 from tests.support.small_sources import MINUTE, START, Event, law_violations, replay, source
 
-CASES, SIZE = 1_000, 5 * MINUTE
+SIZE = 5 * MINUTE
 AFTER = [0, 5, 25]
 """When the newest row of each batch is, in minutes. The last batch closes most windows of the rows before it."""
 BOUNDS: dict[str, Any] = {"on": "k", "lower": "-2 minutes", "upper": "8 minutes"}
@@ -102,7 +102,7 @@ class Model:
         return Rows((*window, count) for window, count in found.items())
 
 
-def _batches(seed: int) -> Iterator[dict[str, list[Event]]]:
+def _batches(seed: int, cases: int) -> Iterator[dict[str, list[Event]]]:
     """On each side one row at the newest time, and up to two rows of each case, at most 32 minutes older. The values of a case differ."""
     rng, newest, numbers = random.Random(seed), 0, Counter[str]()
 
@@ -117,7 +117,7 @@ def _batches(seed: int) -> Iterator[dict[str, list[Event]]]:
                 event("newest", 0),
                 *[
                     event(case, rng.randrange(rng.choice([3, 12, 32])) * MINUTE + rng.randrange(2))
-                    for case in map(str, range(CASES))
+                    for case in map(str, range(cases))
                     for _ in range(rng.randrange(3))
                 ],
             ]
@@ -162,10 +162,11 @@ def _advance(engine: Engine) -> Counter[str]:
     return corrections
 
 
-def test_joins_with_the_time_of_a_row_and_their_readers_equal_a_naive_model(engine: Engine) -> None:
+@pytest.mark.parametrize("cases", [250, pytest.param(1_000, marks=pytest.mark.soak)])
+def test_joins_with_the_time_of_a_row_and_their_readers_equal_a_naive_model(engine: Engine, cases: int) -> None:
     models = {table.name: Model(table.operator) for table in _tables() if isinstance(table.operator, IntervalJoin)}
     corrections, found, watermark = Counter[str](), dict[str, Rows](), None
-    for number, batch in enumerate(_batches(5), 1):
+    for number, batch in enumerate(_batches(5, cases), 1):
         replay(engine, [batch])
         before, watermark = watermark, batch["l"][0].at - MINUTE - 1
         corrections += _advance(engine)
@@ -174,7 +175,7 @@ def test_joins_with_the_time_of_a_row_and_their_readers_equal_a_naive_model(engi
             model.add(batch, before)
             assert found[name] == model.results(watermark), (name, number)
             assert name not in READ or found[f"{name}_counts"] == model.counts(watermark), (name, number)
-    assert {name for name, rows in found.items() if rows.total() < CASES // 3} == set()
+    assert {name for name, rows in found.items() if rows.total() < cases // 3} == set()
     assert {name for name in engine.assets if corrections[name]} == {name for name in engine.assets if not name.startswith("query")}
     for name in READ:
         assert law_violations(engine, f"{name}_counts") == set(), name

@@ -1,6 +1,6 @@
 """Retention changes no result and no account: a run whose logs and ledger lose old rows equals one that keeps them.
 
-Each key has the number of a generated case, and no result has rows of two cases, so that two runs compare a thousand cases.
+Each key has the number of a generated case, and no result has rows of two cases, so that two runs compare many cases.
 """
 
 import random
@@ -9,13 +9,14 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from pyspark.sql import SparkSession
 
 from assets.contracts import DerivedAsset
 from assets.preparation import Preparation
 from operators import AsOfJoin, Session, TopK, Tumbling, WindowedAggregate, WindowJoin
 from platform_defs.engine import Engine, MaintenanceError
 from platform_defs.engine.operations.retention import LakeRetention
-from tests.conftest import MakeEngine
+from tests.conftest import engine_maker
 from tests.support.clock import Clock
 from tests.support.example_operators import RunningTotal
 from tests.support.json_rows import json_rows_of
@@ -41,11 +42,11 @@ ASSETS = [
     DerivedAsset(name="rates", inputs=("l", "r"), operator=AsOfJoin(on="k", max_age="5 hours", how="left")),
     DerivedAsset(name="total", inputs=("l",), operator=RunningTotal()),
 ]
-CASES = 1_000
+
 SOURCES = [source("l", retention="1 day"), source("r", retention="1 day")]
 
 
-def batches(seed: int) -> list[Mapping[str, Sequence[Event]]]:
+def batches(seed: int, cases: int) -> list[Mapping[str, Sequence[Event]]]:
     """Rows of two days each, some late within a few hours; the last batches also have rows of the first day.
 
     The maintenance after the second, third and fourth batch cuts the logs, summarizes the ledger, and adds to that summary.
@@ -54,7 +55,7 @@ def batches(seed: int) -> list[Mapping[str, Sequence[Event]]]:
     for part in range(4):
         newest = 2 * DAY * (part + 1)
         rows = {name: [Event("newest", 1, newest)] for name in ("l", "r")}
-        for case in range(CASES):
+        for case in range(cases):
             around = newest - rng.randrange(0, 2 * DAY, 10 * MINUTE)
             for events in rows.values():
                 events.extend(_rows(rng, case, around, with_first_day=part > 1))
@@ -75,12 +76,19 @@ def advanced(engine: Engine) -> Engine:
     return engine
 
 
+@pytest.fixture(scope="module", params=[250, pytest.param(1_000, marks=pytest.mark.soak)])
+def cases(request: pytest.FixtureRequest) -> int:
+    """The number of cases."""
+    return request.param
+
+
 @pytest.fixture(scope="module")
-def both(make_module_engine: MakeEngine, tmp_path_factory: pytest.TempPathFactory) -> tuple[Engine, Engine]:
+def both(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, cases: int) -> tuple[Engine, Engine]:
     """A lake with maintenance after the second and each later batch, and one without retention that was advanced once."""
     clock = Clock()
-    kept = replace(make_module_engine(SOURCES, ASSETS), clock=clock, lake_retention=LakeRetention(ledger=DAY))
-    first, second, *later = batches(3)
+    make_engine = engine_maker(spark, tmp_path_factory.mktemp("kept"), clock)
+    kept = replace(make_engine(SOURCES, ASSETS), lake_retention=LakeRetention(ledger=DAY))
+    first, second, *later = batches(3, cases)
     for part in ([first, second], *([batch] for batch in later)):
         replay(kept, part)
         clock.pass_ms(2 * DAY)
@@ -92,19 +100,19 @@ def both(make_module_engine: MakeEngine, tmp_path_factory: pytest.TempPathFactor
     return kept, advanced(whole)
 
 
-def test_results_equal_those_of_a_run_without_retention(both: tuple[Engine, Engine]) -> None:
+def test_results_equal_those_of_a_run_without_retention(both: tuple[Engine, Engine], cases: int) -> None:
     kept, _ = both
     removed = {m.table: m for m in kept.maintain()}
     assert [m.rows_removed for m in removed.values() if m.rows_removed] == [], "all has left before"
     assert removed["events/l"].kept_from == "2026-03-07"
     cut = kept.reading.cut("l")
     assert cut is not None
-    assert cut.rows > CASES
+    assert cut.rows > cases
     logs = [of.reading.log("l", of.ledger.head).count() for of in both]
     assert logs[0] == logs[1] - cut.rows
     found, expected = (json_rows_of({name: of.views.table(name) for name in of.assets}) for of in both)
     assert found == expected
-    assert [name for name, rows in found.items() if len(rows) < CASES // 2] == []
+    assert [name for name, rows in found.items() if len(rows) < cases // 2] == []
 
 
 def test_lateness_decisions_leave_with_their_rows(both: tuple[Engine, Engine]) -> None:
@@ -113,17 +121,23 @@ def test_lateness_decisions_leave_with_their_rows(both: tuple[Engine, Engine]) -
     assert kept < whole
 
 
+@pytest.fixture(scope="module")
+def reopened(both: tuple[Engine, Engine]) -> tuple[Engine, Engine]:
+    """The same lakes; the engine of the first one has read nothing yet."""
+    return replace(both[0], earlier=None), both[1]
+
+
 @pytest.mark.parametrize("name", [a.name for a in ASSETS])
-def test_accounts_equal_those_of_a_run_without_retention(both: tuple[Engine, Engine], name: str) -> None:
-    kept, whole = reopened(both[0]), both[1]
+def test_accounts_equal_those_of_a_run_without_retention(reopened: tuple[Engine, Engine], name: str) -> None:
+    kept, whole = reopened
     found = kept.accounts.days(name)
     assert [a for a in found if not a.holds] == []
     assert kept.accounts.count_differences(name) == {}
     assert [a for a in found if a.accepted] == [a for a in whole.accounts.days(name) if a.accepted]
 
 
-def test_the_state_equals_that_of_a_run_without_retention(both: tuple[Engine, Engine]) -> None:
-    kept, whole = reopened(both[0]), both[1]
+def test_the_state_equals_that_of_a_run_without_retention(reopened: tuple[Engine, Engine]) -> None:
+    kept, whole = reopened
     assert (kept.ledger.history.summarized, kept.ledger.head) == (4, whole.ledger.head)
     for name in kept.assets:
         described = [
@@ -135,11 +149,6 @@ def test_the_state_equals_that_of_a_run_without_retention(both: tuple[Engine, En
     for name in kept.sources:
         assert kept.ledger.totals(name) == whole.ledger.totals(name)
         assert state_of(kept, name) == state_of(whole, name)
-
-
-def reopened(engine: Engine) -> Engine:
-    """An engine on the same lake that has read nothing yet."""
-    return replace(engine, earlier=None)
 
 
 def state_of(engine: Engine, source: str) -> list[Any]:
