@@ -4,6 +4,7 @@ Over a table of final results, which late rows correct, the model knows only the
 """
 
 import random
+from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -41,10 +42,12 @@ def _log(engine: Engine) -> list[Row]:
 
 def _rows_within_ttl(rows: Sequence[Row], time: Callable[[Row], int], now: int | None) -> dict[str | None, list[Row]]:
     """By key, its rows since its last gap of more than the TTL; a key that expired before `now` is left out."""
-    found: dict[str | None, list[Row]] = {}
-    for key in {row[0] for row in rows}:
+    by_key, found = defaultdict[str | None, list[Row]](list), dict[str | None, list[Row]]()
+    for row in rows:
+        by_key[row[0]].append(row)
+    for key, of_key in by_key.items():
         period: list[Row] = []
-        for row in sorted((r for r in rows if r[0] == key), key=time):
+        for row in sorted(of_key, key=time):
             period = [*period, row] if period and time(row) - time(period[-1]) <= TTL else [row]
         if now is None or time(period[-1]) >= now - TTL:
             found[key] = period
