@@ -1,4 +1,4 @@
-"""Semi and anti interval joins, and joins of late rows: by example, and against the model in a thousand cases each."""
+"""Semi and anti interval joins, and joins of late rows: by example, and against the model in generated cases."""
 
 import random
 from collections import Counter
