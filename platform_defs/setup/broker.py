@@ -116,11 +116,11 @@ class Broker:
             JarError: a pinned JAR is missing.
             JavaNotFound: there is no Java.
         """
+        if self.port and is_open(self.port):
+            raise BrokerError.port_in_use(self.port)
         command = _java()
         if not self._config.exists():
             self._prepare(command)
-        if is_open(self.port):
-            raise BrokerError.port_in_use(self.port)
         with self._log_file.open("ab") as log:
             start_command = [*command, "kafka.Kafka", str(self._config)]
             self._process = subprocess.Popen(start_command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder)

@@ -58,6 +58,7 @@ def test_a_port_in_use_is_refused(tmp_path: Path):
         port = taken.getsockname()[1]
         with pytest.raises(BrokerError, match=rf"`port` is {port}, and another process listens on it; legal: a free port"):
             Broker(tmp_path, port).start()
+    assert [*tmp_path.iterdir()] == []
 
 
 @pytest.mark.kafka
