@@ -2,8 +2,6 @@
 
 import runpy
 import sys
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 import yaml
@@ -12,7 +10,6 @@ from pyspark.sql import SparkSession
 from platform_defs.cli.demo_kafka import connections_text, send
 from platform_defs.connections import read
 from platform_defs.settings import PROJECT, Settings
-from platform_defs.setup.broker import running_broker
 from platform_defs.shop import shop
 from platform_defs.simulator import SOURCES, Shop, simulate
 from tests.support.kafka import Kafka
@@ -41,18 +38,15 @@ def test_an_argument_that_is_no_number_is_refused_in_one_line(
     assert error in capsys.readouterr().err.splitlines()[-1]
 
 
-@pytest.fixture
-def kafka(tmp_path: Path) -> Iterator[Kafka]:
-    """A client of a separate broker: the demo's topics have the names of the shop's sources, and other tests may use these names."""
-    with running_broker(tmp_path / "kafka") as broker:
-        yield Kafka(broker)
-
-
 def test_all_rows_of_a_day_are_sent(spark: SparkSession, kafka: Kafka):
-    day, parts = simulate(Shop(orders=10)), 4
+    day, parts = simulate(Shop(orders=5)), 2
     assert not all(day.lines(source, part, parts) for source in SOURCES for part in range(parts)), "a source has no rows in some part"
-    for part in range(parts):
-        send(spark, kafka.address, day, part, parts)
-    for source in SOURCES:
-        sent = [record.value.decode() for record in kafka.read(source) if record.value is not None]
-        assert sorted(sent) == sorted(line for part in range(parts) for line in day.lines(source, part, parts))
+    try:
+        for part in range(parts):
+            send(spark, kafka.address, day, part, parts)
+        for source in SOURCES:
+            sent = [record.value.decode() for record in kafka.read(source) if record.value is not None]
+            assert sorted(sent) == sorted(line for part in range(parts) for line in day.lines(source, part, parts))
+    finally:
+        for source in SOURCES:  # another test may use the name
+            kafka.delete(source)
