@@ -33,7 +33,7 @@ def names(value: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def quoted_name(name: str) -> str:
-    """A name as Spark's SQL reads it, for example a column's: without quotes, a dot would separate the names of a struct and its field.
+    """A name in backticks, for SQL: of a column, in which a dot would otherwise mean a field of a struct, or a path after `delta.`.
 
     >>> quoted_name("a.b"), quoted_name("a`b")
     ('`a.b`', '`a``b`')

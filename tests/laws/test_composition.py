@@ -121,7 +121,7 @@ MORE = [
     ),
 ]
 CASES_WITH_NULLS = 20
-"""The first cases have null keys too, which belong to no case."""
+"""How many of the first cases have null keys too; a null key belongs to no case."""
 CORRECTED = ["windows", "pairs", "sums", "pair_windows"]
 
 
@@ -143,7 +143,7 @@ def _event(rng: random.Random, case: int, batch: int) -> Event:
 @pytest.mark.parametrize(
     ("seed", "batches", "cases"),
     [(282, 3, 250), pytest.param(7, 6, 1_000, marks=pytest.mark.soak)],
-    ids=["3 batches", "6 batches"],
+    ids=["250 cases in 3 batches", "1,000 cases in 6 batches"],
 )
 def test_each_table_equals_its_operator_over_the_tables_that_it_reads(make_engine: MakeEngine, seed: int, batches: int, cases: int) -> None:
     """Some tables lag behind their inputs, and one step is killed; corrections of late rows flow through all tables."""

@@ -175,7 +175,7 @@ class Cases:
 
     seed: int
     are_late: bool
-    number: int = 250
+    number: int
 
     @cached_property
     def arrivals(self) -> dict[str, list[Arrival]]:
@@ -263,17 +263,19 @@ def test_joins_of_late_rows_equal_the_model(spark: SparkSession, how: How, numbe
         assert sum(n * k for c in pairs for n, k in c.items()) > sum(n * k for c in dropped for n, k in c.items())
 
 
-def test_every_row_comes_out_of_a_full_join_of_late_rows(spark: SparkSession) -> None:
-    cases = Cases(3, are_late=True)
+@pytest.mark.parametrize("number", NUMBERS)
+def test_every_row_comes_out_of_a_full_join_of_late_rows(spark: SparkSession, number: int) -> None:
+    cases = Cases(3, are_late=True, number=number)
     [join, _] = _joins("full", late_rows="join")["full -5 10 {'late_rows': 'join'}"]
     rows = join(*cases.frames(spark)).select("case_id", "left_id", "right_id").collect()
     found = {(case, row) for case, *pair in rows for row in pair if row is not None}
     assert found == {(case, row.id) for case, rows in cases.arrivals.items() for row in rows}
 
 
+@pytest.mark.parametrize("number", NUMBERS)
 @pytest.mark.parametrize("late_rows", ["drop", "join"])
-def test_closed_ranges_with_their_lookback_partition_the_result(spark: SparkSession, late_rows: LateRows) -> None:
-    frames = [f.cache() for f in Cases(4, are_late=late_rows == "join").frames(spark)]
+def test_closed_ranges_with_their_lookback_partition_the_result(spark: SparkSession, late_rows: LateRows, number: int) -> None:
+    frames = [f.cache() for f in Cases(4, are_late=late_rows == "join", number=number).frames(spark)]
     edges, parts, joins = [None, -3, 5, 100], dict[str, DataFrame](), dict[str, IntervalJoin]()
     for how in ("semi", "anti") if late_rows == "drop" else ("semi", "full"):
         joins |= {name: join for name, (join, _) in _joins(how, BOUNDS[:2], late_rows=late_rows).items()}

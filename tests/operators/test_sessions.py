@@ -123,51 +123,39 @@ class _Decisions:
         self._counted = WindowedAggregate(by="k", window=short, aggregates={"n": "count(*)"}, allowed_lateness=lateness)
         self._models = {str(k): SessionsModel(GAP, short.longest_ms, lateness) for k in range(50)}
         self._rows = list[dict[str, Any]]()
-        self.cut = 0
-
-    @property
-    def has_recorded_sessions(self) -> bool:
-        return any(model.recorded for model in self._models.values())
-
-    def add_batch(self, newest: int) -> None:
-        """Add a batch."""
-        for k in [*self._models] * 5:
-            time = newest - self._rng.randrange(30 + self._lateness)
-            self._rows.append({"k": k, "id": next(self._ids), "t": time, "new": True})
+        self.kinds = set[str]()
 
     def decide_by_spark(self, spark: SparkSession, newest: int) -> DataFrame:
-        """Spark's decisions for the batch that was added."""
+        """Add a batch; returns Spark's decisions for its rows."""
+        for k in [*self._models] * 5:
+            time = newest - self._rng.randrange(40 + self._lateness)
+            self._rows.append({"k": k, "id": next(self._ids), "t": time, "new": True})
         return self._counted.lateness_decisions(newest - 20, _frame(spark, self._rows))
 
     def decide_by_model(self, newest: int) -> dict[int, tuple[int, int] | None]:
-        """The model's decisions for the batch that was added, by the id of the row."""
+        """The model's decisions for the rows of the batch, by the id of the row."""
         mark, new = newest - 20, [r for r in self._rows if r["new"]]
         for k, model in self._models.items():
             model.add_batch([(r["t"], r["id"]) for r in new if r["k"] == k], mark)
         late = {i for model in self._models.values() for _, i in model.late}
         kept = {i: span for model in self._models.values() for span, part in model.recorded.items() for _, i in part}
         wanted = {r["id"]: kept.get(r["id"]) for r in self._rows if r["id"] in late or (r["id"] in kept and not r.get("s"))}
-        self.cut += sum(r["id"] in late and r["t"] + GAP + self._lateness > mark for r in new)
+        is_cut = {r["t"] + GAP + self._lateness > mark for r in new if r["id"] in late}
+        self.kinds |= {"late before a cut" if cut else "late alone" for cut in is_cut} | ({"recorded"} if kept else set())
         self._rows = [r | {"new": False, "s": kept.get(r["id"])} for r in self._rows if r["id"] not in late]
         return wanted
 
 
 def test_lateness_decisions_equal_the_model_batch_by_batch(spark: SparkSession) -> None:
-    """Without and with an allowed lateness; one query decides for both. No row of the first batch is late."""
+    """Without and with an allowed lateness; one query decides for both."""
     runs = {lateness: _Decisions(lateness) for lateness in (0, 15)}
     for newest in range(30, 90, 15):
-        for run in runs.values():
-            run.add_batch(newest)
-        if newest == 30:
-            assert [run.decide_by_model(newest) for run in runs.values()] == [{}, {}]
-            continue
         frames = [run.decide_by_spark(spark, newest).select(F.lit(lateness), "arrival", SESSION) for lateness, run in runs.items()]
         found: dict[int, dict[int, tuple[int, int] | None]] = {lateness: {} for lateness in runs}
         for lateness, arrival, session in reduce(DataFrame.union, frames).collect():
             found[lateness][arrival] = None if session is None else tuple(session)
-        wanted = {lateness: run.decide_by_model(newest) for lateness, run in runs.items()}
-        assert found == wanted, newest
-    assert {n: (run.cut > 0, run.has_recorded_sessions) for n, run in runs.items()} == dict.fromkeys(runs, (True, True))
+        assert found == {lateness: run.decide_by_model(newest) for lateness, run in runs.items()}, newest
+    assert {n: run.kinds for n, run in runs.items()} == {n: {"late before a cut", "late alone", "recorded"} for n in runs}
 
 
 def test_the_rows_of_a_recorded_session_stay_in_it(spark: SparkSession) -> None:

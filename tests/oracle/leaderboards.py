@@ -7,7 +7,7 @@ row, and our changes are compared with the exact difference between two leaderbo
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any
@@ -27,6 +27,7 @@ from tests.support.json_rows import json_rows_of
 from tests.support.top_n_model import ADDED_KINDS, TopNModel
 
 TOPN = "topn"
+_FRAMES_OF_A_QUERY = 64
 _SCHEMA = pa.schema(
     {"case_id": pa.string(), "id": pa.int64(), "k": pa.string(), "sub": pa.string(), "v": pa.int64(), "n": pa.int64(), "ts": pa.int64()}
     | {"kind": pa.string(), "seq": pa.int64(), "arrival": pa.int64()}
@@ -199,27 +200,35 @@ def _merged(current: DataFrame, new: DataFrame, operator: TopN | Aggregate) -> D
 
 
 def compare_cases(spark: SparkSession, cases: Sequence[TopNCase]) -> list[CaseResult]:
-    """Run cases, and compare their results after every micro-batch. One query has the changes of all micro-batches."""
+    """Run cases, and compare their results after every micro-batch. One query has the changes of many micro-batches."""
     refused = {case.name: _refused(spark, case) for case in cases if case.error and "function" not in case.params}
     by_params: dict[str, list[TopNCase]] = {}
     for case in cases:
         if case.name not in refused:
             by_params.setdefault(json.dumps(case.params, sort_keys=True), []).append(case)
     groups, found = [Group(alike) for alike in by_params.values()], dict[tuple[str, int, bool], list[dict[str, Any]]]()
-    changes = dict[str, DataFrame]()
+    changes = dict[tuple[int, int], DataFrame]()
     for batch in range(1, max((case.batches for case in cases), default=0) + 1):
         planned = {(n, name): frame for n, g in enumerate(groups) for name, frame in g.plan(spark, batch).items()}
         rows = _rows_by_name(planned)
         for n, group in enumerate(groups):
             computed = {name: _frame(spark, frame, rows[number, name]) for (number, name), frame in planned.items() if number == n}
-            changes[f"{batch} {n}"] = group.proceed(computed)
+            changes[batch, n] = group.proceed(computed)
             for row in rows[n, "after"]:
                 found.setdefault((row["case_id"], batch, False), []).append(_with_rn(row))
-    for name, texts in (json_rows_of(changes) if changes else {}).items():
-        for row in map(json.loads, texts):
-            found.setdefault((row["case_id"], int(name.split()[0]), True), []).append(_with_rn(row))
+    for batch, row in _rows_with_batches(changes):
+        found.setdefault((row["case_id"], batch, True), []).append(_with_rn(row))
     by_name = {case.name: group for group in groups for case in group.cases}
     return [refused[c.name] if c.name in refused else _result(c, by_name[c.name].top, found) for c in cases]
+
+
+def _rows_with_batches(frames: Mapping[tuple[int, int], DataFrame]) -> Iterator[tuple[int, dict[str, Any]]]:
+    """Each row of frames by micro-batch and group, with its micro-batch; one Spark job for many frames."""
+    named = {f"{batch} {group}": frame for (batch, group), frame in frames.items()}
+    for first in range(0, len(named), _FRAMES_OF_A_QUERY):
+        part = dict([*named.items()][first : first + _FRAMES_OF_A_QUERY])
+        for name, texts in json_rows_of(part).items():
+            yield from ((int(name.split()[0]), json.loads(text)) for text in texts)
 
 
 def _rows_by_name(frames: Mapping[tuple[int, str], DataFrame]) -> dict[tuple[int, str], list[dict[str, Any]]]:

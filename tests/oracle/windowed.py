@@ -47,8 +47,10 @@ NOT_CORRECTED = (
 )
 
 Row = tuple[Any, ...]
-_Decisions = dict[int, dict[str, int] | None]
-"""The decisions for a row that is behind its watermark: a row by its `seq`, and its recorded session, or None if it is late."""
+_Decision = dict[int, dict[str, int] | None]
+"""What follows from a row that is behind its watermark, by the `seq` of a row: the session in which it stays, or None if it is late."""
+_Decisions = dict[tuple[str, int], _Decision]
+"""The decisions by the case and the `seq` of the row that is behind its watermark."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -282,44 +284,64 @@ def _with_lateness_decisions(spark: SparkSession, cases: Sequence[WindowCase]) -
 
     A decision depends on those before it. One query makes all decisions, and is repeated until they are those that it assumes.
     """
-    decided = dict[int, _Decisions]()
-    while (found := _decide(spark, cases, decided)) != decided:
+    decided = _Decisions()
+    for _ in range(sum(len([*case.rows()]) for case in cases) + 2):
+        found = _decide(spark, cases, decided)
+        if found == decided:
+            return _frame(spark, _accepted_rows(cases, decided), _SCHEMA_WITH_SESSIONS).drop(NEW)
         decided = found
-    return _frame(spark, _apply_decisions(cases, decided)[0], _SCHEMA_WITH_SESSIONS).drop(NEW)
+    raise AssertionError("the decisions do not settle, so one depends on a later row or on another case")
 
 
-def _decide(spark: SparkSession, cases: Sequence[WindowCase], assumed: Mapping[int, _Decisions]) -> dict[int, _Decisions]:
-    """The decisions of our operator for each row that is behind its watermark, which is 0 in a copy of the rows."""
-    operator = CoGroup(on=("case_id", "k"), window=window(cases[0].params["window"]), allowed_lateness=cases[0].lateness)
-    marks, copies = dict[int, int](), list[dict[str, Any]]()
-    for number, rows in enumerate(_apply_decisions(cases, assumed)[1]):
-        newest, mark = rows[-1], rows[-1]["w"]
-        marks[number] = mark
+def _accepted_rows(cases: Sequence[WindowCase], decisions: _Decisions) -> list[dict[str, Any]]:
+    """The rows that are not late, after a check that only a new row is late, and only a known row stays in a session."""
+    accepted, with_earlier = _apply_decisions(cases, decisions)
+    for (case, seq), decision in decisions.items():
+        assert {row for row, session in decision.items() if session is None} <= {seq}, case
+        assert decision.keys() <= {row["seq"] for row in with_earlier[case, seq]}, case
+    return accepted
+
+
+def _decide(spark: SparkSession, cases: Sequence[WindowCase], assumed: _Decisions) -> _Decisions:
+    """The decisions of our operator for each row that is behind its watermark.
+
+    A query has one watermark, 0. So each such row is decided in a copy of the rows up to it, with times relative to its watermark. Moved
+    times change no decision, because no session is so long that it is cut.
+    """
+    sessions = window(cases[0].params["window"])
+    operator = CoGroup(on=("case_id", "k"), window=sessions, allowed_lateness=cases[0].lateness)
+    behind, copies = [*_apply_decisions(cases, assumed)[1].items()], list[dict[str, Any]]()
+    for number, (_, rows) in enumerate(behind):
+        newest, mark, times = rows[-1], rows[-1]["w"], [row["ts"] for row in rows]
+        assert isinstance(sessions, Session)
+        assert max(times) - min(times) + sessions.gap_ms < sessions.longest_ms
         for row in rows:
             session = row.get(SESSION) and {end: at - mark for end, at in row[SESSION].items()}
             moved = {"case_id": str(number), "seq": number, "arrival": row["seq"], "ts": row["ts"] - mark}
             copies.append(row | moved | {SESSION: session, NEW: row is newest})
-    found: dict[int, _Decisions] = {number: {} for number in marks}
+    found: _Decisions = {key: {} for key, _ in behind}
     if copies:
         for row in operator.lateness_decisions(0, *_by_side(_frame(spark, copies, _SCHEMA_WITH_SESSIONS))).collect():
-            session, mark = row[SESSION], marks[row["seq"]]
-            found[row["seq"]][row["arrival"]] = session and {end: at + mark for end, at in session.asDict().items()}
+            key, rows = behind[row["seq"]]
+            session, mark = row[SESSION], rows[-1]["w"]
+            found[key][row["arrival"]] = session and {end: at + mark for end, at in session.asDict().items()}
     return found
 
 
 def _apply_decisions(
-    cases: Sequence[WindowCase], decisions: Mapping[int, _Decisions]
-) -> tuple[list[dict[str, Any]], list[list[dict[str, Any]]]]:
+    cases: Sequence[WindowCase], decisions: _Decisions
+) -> tuple[list[dict[str, Any]], dict[tuple[str, int], list[dict[str, Any]]]]:
     """The rows that are not late; and for each row that is behind its watermark, the rows of its key up to it."""
-    accepted, with_earlier = list[dict[str, Any]](), list[list[dict[str, Any]]]()
+    accepted, with_earlier = list[dict[str, Any]](), dict[tuple[str, int], list[dict[str, Any]]]()
     for case in cases:
         known = dict[int, dict[str, Any]]()
         for row in case.rows():
             known[row["seq"]] = row
             if row["w"] is None or row["ts"] > row["w"]:
                 continue
-            with_earlier.append([other for other in known.values() if other["k"] == row["k"]])
-            for seq, session in decisions.get(len(with_earlier) - 1, {}).items():
+            key = case.name, row["seq"]
+            with_earlier[key] = [other for other in known.values() if other["k"] == row["k"]]
+            for seq, session in decisions.get(key, {}).items():
                 if session is None:
                     known.pop(row["seq"], None)
                 elif seq in known:

@@ -2,12 +2,10 @@
 
 import os
 import re
-import signal
 import subprocess
 import sys
 import threading
 import time
-from contextlib import ExitStack
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -86,14 +84,14 @@ def test_a_failed_writer_releases_its_lock(lake: Lake) -> None:
 def test_a_killed_writer_is_replaced(tmp_path: Path, uri: bool) -> None:
     """On a local disk at once; in a lake with a URI only after the lease has expired."""
     lake = remote(tmp_path, 2.0) if uri else Lake(f"{tmp_path}/lake")
-    with subprocess.Popen([sys.executable, "-c", HOLD_LOCK, lake.root], stdout=subprocess.PIPE, text=True) as other, ExitStack() as ends:
-        ends.callback(other.kill)
+    with subprocess.Popen([sys.executable, "-c", HOLD_LOCK, lake.root], stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout is not None
-        assert other.stdout.readline() == "held\n"
-        with pytest.raises(LakeError, match=rf"ledger has a writer already: process {other.pid} \(-c.*\) on"), lake.writer("ledger"):
-            pass
-        other.send_signal(signal.SIGKILL)
-        other.wait()
+        try:
+            assert other.stdout.readline() == "held\n"
+            with pytest.raises(LakeError, match=rf"ledger has a writer already: process {other.pid} \(-c.*\) on"), lake.writer("ledger"):
+                pass
+        finally:
+            other.kill()
     if uri:
         with pytest.raises(LakeError, match=rf"already: process {other.pid}"), lake.writer("ledger"):
             pass

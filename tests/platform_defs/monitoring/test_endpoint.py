@@ -7,7 +7,6 @@ import socket
 import subprocess
 import sys
 import urllib.request
-from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -92,14 +91,16 @@ def test_the_command_serves_until_an_interrupt_and_loads_no_spark_no_dagster_and
     code = "import gc; gc.disable(); from platform_defs.cli.main import main; main()"  # collecting garbage takes a fifth of the time
     unwanted = "{'dagster', 'great_expectations'} & {*sys.modules}"
     command = [sys.executable, "-c", f"{code}; import sys; print({unwanted})", "metrics", "--port", "0"]
-    with subprocess.Popen(command, cwd=PROJECT, env=environment, stdout=subprocess.PIPE, text=True) as process, ExitStack() as ends:
-        ends.callback(process.kill)
+    with subprocess.Popen(command, cwd=PROJECT, env=environment, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
-        [url] = re.findall(r"http://\S+/metrics", process.stdout.readline())
-        assert "tidemark_up 1.0" in _read(url)
-        process.send_signal(signal.SIGINT)
+        try:
+            [url] = re.findall(r"http://\S+/metrics", process.stdout.readline())
+            assert "tidemark_up 1.0" in _read(url)
+            process.send_signal(signal.SIGINT)
+            assert process.wait(timeout=30) == 0
+        finally:
+            process.kill()
         assert process.stdout.read().splitlines()[-1] == "set()"
-        assert process.wait(timeout=30) == 0
 
 
 @pytest.mark.parametrize("port", ["-1", "65536"])

@@ -66,10 +66,14 @@ def test_a_broker_in_the_foreground_ends_on_ctrl_c():
     command = [sys.executable, "-m", "platform_defs.setup.broker", "0"]
     with subprocess.Popen(command, cwd=PROJECT, stdout=subprocess.PIPE, text=True, start_new_session=True) as process:
         assert process.stdout is not None
-        printed = process.stdout.readline()
-        assert "A Kafka broker listens at 127.0.0.1:" in printed
-        os.killpg(process.pid, signal.SIGINT)
-        assert process.wait(60) == 0
+        try:
+            printed = process.stdout.readline()
+            assert "A Kafka broker listens at 127.0.0.1:" in printed
+            os.killpg(process.pid, signal.SIGINT)
+            assert process.wait(60) == 0
+        finally:
+            if process.poll() is None:
+                os.killpg(process.pid, signal.SIGKILL)
     with pytest.raises(ConnectionRefusedError, match="refused"):
         socket.create_connection((HOST, int(printed.split(":")[1].split(",")[0])), 1)
 
