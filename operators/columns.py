@@ -33,7 +33,7 @@ def names(value: str | Sequence[str]) -> tuple[str, ...]:
 
 
 def quoted_name(name: str) -> str:
-    """A name in backticks, for SQL: of a column, in which a dot would otherwise mean a field of a struct, or a path after `delta.`.
+    """A column's name, or a path after `delta.`, in backticks. Without them a dot separates a struct from its field.
 
     >>> quoted_name("a.b"), quoted_name("a`b")
     ('`a.b`', '`a``b`')

@@ -116,11 +116,12 @@ class Broker:
             JarError: a pinned JAR is missing.
             JavaNotFound: there is no Java.
         """
-        if self.port and is_open(self.port):
-            raise BrokerError.port_in_use(self.port)
+        if self.port:
+            self._check_port()
         command = _java()
         if not self._config.exists():
             self._prepare(command)
+        self._check_port()
         with self._log_file.open("ab") as log:
             start_command = [*command, "kafka.Kafka", str(self._config)]
             self._process = subprocess.Popen(start_command, stdin=subprocess.DEVNULL, stdout=log, stderr=log, cwd=self.folder)
@@ -130,6 +131,10 @@ class Broker:
             self.kill()
             raise
         return self
+
+    def _check_port(self) -> None:
+        if is_open(self.port):
+            raise BrokerError.port_in_use(self.port)
 
     def stop(self) -> None:
         """Stop the broker normally; nothing happens if it does not run."""

@@ -140,8 +140,9 @@ class _Decisions:
         late = {i for model in self._models.values() for _, i in model.late}
         kept = {i: span for model in self._models.values() for span, part in model.recorded.items() for _, i in part}
         wanted = {r["id"]: kept.get(r["id"]) for r in self._rows if r["id"] in late or (r["id"] in kept and not r.get("s"))}
-        is_cut = {r["t"] + GAP + self._lateness > mark for r in new if r["id"] in late}
-        self.kinds |= {"late before a cut" if cut else "late alone" for cut in is_cut} | ({"recorded"} if kept else set())
+        # a row is late although its own session would be open if it belongs to the part of a session before a cut
+        open_alone = {r["t"] + GAP + self._lateness > mark for r in new if r["id"] in late}
+        self.kinds |= {"late before a cut" if is_open else "late" for is_open in open_alone} | ({"recorded"} if kept else set())
         self._rows = [r | {"new": False, "s": kept.get(r["id"])} for r in self._rows if r["id"] not in late]
         return wanted
 
@@ -155,7 +156,7 @@ def test_lateness_decisions_equal_the_model_batch_by_batch(spark: SparkSession) 
         for lateness, arrival, session in reduce(DataFrame.union, frames).collect():
             found[lateness][arrival] = None if session is None else tuple(session)
         assert found == {lateness: run.decide_by_model(newest) for lateness, run in runs.items()}, newest
-    assert {n: run.kinds for n, run in runs.items()} == {n: {"late before a cut", "late alone", "recorded"} for n in runs}
+    assert {n: run.kinds for n, run in runs.items()} == {n: {"late", "late before a cut", "recorded"} for n in runs}
 
 
 def test_the_rows_of_a_recorded_session_stay_in_it(spark: SparkSession) -> None:

@@ -7,10 +7,10 @@ row, and our changes are compared with the exact difference between two leaderbo
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -27,7 +27,8 @@ from tests.support.json_rows import json_rows_of
 from tests.support.top_n_model import ADDED_KINDS, TopNModel
 
 TOPN = "topn"
-_FRAMES_OF_A_QUERY = 64
+_FRAMES_OF_A_JOB = 64
+Name = TypeVar("Name", bound=tuple[int, str] | tuple[int, int])
 _SCHEMA = pa.schema(
     {"case_id": pa.string(), "id": pa.int64(), "k": pa.string(), "sub": pa.string(), "v": pa.int64(), "n": pa.int64(), "ts": pa.int64()}
     | {"kind": pa.string(), "seq": pa.int64(), "arrival": pa.int64()}
@@ -216,25 +217,21 @@ def compare_cases(spark: SparkSession, cases: Sequence[TopNCase]) -> list[CaseRe
             changes[batch, n] = group.proceed(computed)
             for row in rows[n, "after"]:
                 found.setdefault((row["case_id"], batch, False), []).append(_with_rn(row))
-    for batch, row in _rows_with_batches(changes):
-        found.setdefault((row["case_id"], batch, True), []).append(_with_rn(row))
+    for (batch, _), rows in _rows_by_name(changes).items():
+        for row in rows:
+            found.setdefault((row["case_id"], batch, True), []).append(_with_rn(row))
     by_name = {case.name: group for group in groups for case in group.cases}
     return [refused[c.name] if c.name in refused else _result(c, by_name[c.name].top, found) for c in cases]
 
 
-def _rows_with_batches(frames: Mapping[tuple[int, int], DataFrame]) -> Iterator[tuple[int, dict[str, Any]]]:
-    """Each row of frames by micro-batch and group, with its micro-batch; one Spark job for many frames."""
-    named = {f"{batch} {group}": frame for (batch, group), frame in frames.items()}
-    for first in range(0, len(named), _FRAMES_OF_A_QUERY):
-        part = dict([*named.items()][first : first + _FRAMES_OF_A_QUERY])
-        for name, texts in json_rows_of(part).items():
-            yield from ((int(name.split()[0]), json.loads(text)) for text in texts)
-
-
-def _rows_by_name(frames: Mapping[tuple[int, str], DataFrame]) -> dict[tuple[int, str], list[dict[str, Any]]]:
-    """The rows of the frames; one Spark job for all of them."""
-    rows = json_rows_of({str(name): frame for name, frame in frames.items()}) if frames else {}
-    return {name: [*map(json.loads, rows[str(name)])] for name in frames}
+def _rows_by_name(frames: Mapping[Name, DataFrame]) -> dict[Name, list[dict[str, Any]]]:
+    """The rows of the frames; one Spark job for each 64 of them."""
+    found = dict[Name, list[dict[str, Any]]]()
+    for first in range(0, len(frames), _FRAMES_OF_A_JOB):
+        part = dict([*frames.items()][first : first + _FRAMES_OF_A_JOB])
+        rows = json_rows_of({str(name): frame for name, frame in part.items()})
+        found |= {name: [*map(json.loads, rows[str(name)])] for name in part}
+    return found
 
 
 def _frame(spark: SparkSession, planned: DataFrame, rows: Sequence[Mapping[str, Any]]) -> DataFrame:

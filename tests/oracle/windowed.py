@@ -48,7 +48,7 @@ NOT_CORRECTED = (
 
 Row = tuple[Any, ...]
 _Decision = dict[int, dict[str, int] | None]
-"""What follows from a row that is behind its watermark, by the `seq` of a row: the session in which it stays, or None if it is late."""
+"""The recorded session of each row, by its `seq`, after a row behind its watermark has arrived; None if that row is late."""
 _Decisions = dict[tuple[str, int], _Decision]
 """The decisions by the case and the `seq` of the row that is behind its watermark."""
 
@@ -285,21 +285,19 @@ def _with_lateness_decisions(spark: SparkSession, cases: Sequence[WindowCase]) -
     A decision depends on those before it. One query makes all decisions, and is repeated until they are those that it assumes.
     """
     decided = _Decisions()
-    for _ in range(sum(len([*case.rows()]) for case in cases) + 2):
+    for _ in range(max(len([*case.rows()]) for case in cases) + 2):
         found = _decide(spark, cases, decided)
         if found == decided:
             return _frame(spark, _accepted_rows(cases, decided), _SCHEMA_WITH_SESSIONS).drop(NEW)
         decided = found
-    raise AssertionError("the decisions do not settle, so one depends on a later row or on another case")
+    raise AssertionError("the decisions do not converge, so one depends on a later row or on another case")
 
 
 def _accepted_rows(cases: Sequence[WindowCase], decisions: _Decisions) -> list[dict[str, Any]]:
-    """The rows that are not late, after a check that only a new row is late, and only a known row stays in a session."""
-    accepted, with_earlier = _apply_decisions(cases, decisions)
+    """The rows that are not late, after a check that only the newest row of a decision is late."""
     for (case, seq), decision in decisions.items():
         assert {row for row, session in decision.items() if session is None} <= {seq}, case
-        assert decision.keys() <= {row["seq"] for row in with_earlier[case, seq]}, case
-    return accepted
+    return _apply_decisions(cases, decisions)[0]
 
 
 def _decide(spark: SparkSession, cases: Sequence[WindowCase], assumed: _Decisions) -> _Decisions:
@@ -309,11 +307,11 @@ def _decide(spark: SparkSession, cases: Sequence[WindowCase], assumed: _Decision
     times change no decision, because no session is so long that it is cut.
     """
     sessions = window(cases[0].params["window"])
+    assert isinstance(sessions, Session)
     operator = CoGroup(on=("case_id", "k"), window=sessions, allowed_lateness=cases[0].lateness)
     behind, copies = [*_apply_decisions(cases, assumed)[1].items()], list[dict[str, Any]]()
     for number, (_, rows) in enumerate(behind):
         newest, mark, times = rows[-1], rows[-1]["w"], [row["ts"] for row in rows]
-        assert isinstance(sessions, Session)
         assert max(times) - min(times) + sessions.gap_ms < sessions.longest_ms
         for row in rows:
             session = row.get(SESSION) and {end: at - mark for end, at in row[SESSION].items()}

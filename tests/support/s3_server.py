@@ -142,7 +142,9 @@ def _serve(port: int) -> None:
 
     class Handler(MotoRequestHandler):
         def log_request(self, code: int | str = "-", size: int | str = "-") -> None:
-            """The app writes a line for each request."""
+            """Log refused requests only: the app writes a line for each accepted one."""
+            if str(code) >= "400":
+                super().log_request(code, size)
 
     # moto's own app looks for the service of each request, which takes as long as the answer
     app = _LikeAStore(create_backend_app("s3"))

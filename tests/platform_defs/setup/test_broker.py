@@ -4,6 +4,7 @@ import socket
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -50,8 +51,7 @@ def test_a_broker_that_cannot_start_shows_its_log(tmp_path: Path):
         Broker(tmp_path, options={"num.network.threads": "few"}).start()
 
 
-@pytest.mark.kafka
-def test_a_port_in_use_is_refused(tmp_path: Path):
+def test_a_port_in_use_is_refused_before_the_folder_is_formatted(tmp_path: Path):
     with socket.socket() as taken:
         taken.bind((HOST, 0))
         taken.listen()
@@ -72,7 +72,7 @@ def test_a_broker_in_the_foreground_ends_on_ctrl_c():
             os.killpg(process.pid, signal.SIGINT)
             assert process.wait(60) == 0
         finally:
-            if process.poll() is None:
+            with suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
     with pytest.raises(ConnectionRefusedError, match="refused"):
         socket.create_connection((HOST, int(printed.split(":")[1].split(",")[0])), 1)
