@@ -40,9 +40,7 @@ class JoinedRowsByDay(TableMetricProvider):
         rows, _, _ = execution_engine.get_compute_domain(metric_domain_kwargs, MetricDomainTypes.TABLE)
         column, side, day = (metric_value_kwargs[key] for key in ("column", "side_column", "day_column"))
         rows_of_side = rows if side is None else rows.where(F.col(quoted_name(side)).isNotNull())
-        by_day = rows_of_side.groupBy(F.col(quoted_name(day)).cast("date").alias("day")).agg(
-            F.count("*"), F.count(F.col(quoted_name(column)))
-        )
+        by_day = rows_of_side.groupBy(F.col(quoted_name(day)).cast("date").alias("day")).agg(F.count("*"), F.count(quoted_name(column)))
         return {str(date): [count, joined] for date, count, joined in by_day.where("day IS NOT NULL").collect()}
 
 

@@ -116,8 +116,7 @@ class Broker:
             JarError: a pinned JAR is missing.
             JavaNotFound: there is no Java.
         """
-        if self.port:
-            self._check_port()
+        self._check_port()
         command = _java()
         if not self._config.exists():
             self._prepare(command)

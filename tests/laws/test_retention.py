@@ -42,7 +42,6 @@ ASSETS = [
     DerivedAsset(name="rates", inputs=("l", "r"), operator=AsOfJoin(on="k", max_age="5 hours", how="left")),
     DerivedAsset(name="total", inputs=("l",), operator=RunningTotal()),
 ]
-
 SOURCES = [source("l", retention="1 day"), source("r", retention="1 day")]
 
 

@@ -1,6 +1,5 @@
 """Top-N: in generated cases the leaderboard equals a naive model after each batch, and the changelog is the difference."""
 
-import json
 import random
 import re
 from collections import Counter
@@ -18,7 +17,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from operators import ByKey, ColumnError, OperatorError, TopN, difference
 from operators._support.ordering import Ordering
 from tests.operators.frames import frame
-from tests.support.json_rows import json_rows_of
+from tests.support.json_rows import dicts_of
 from tests.support.top_n_model import Row, TopNModel, size_of_difference
 
 BATCHES = 3
@@ -239,19 +238,14 @@ def test_the_leaderboard_equals_the_model_and_the_changelog_its_difference(spark
     runs = [_Run(spark, spec, cases) for spec in SPECS if spec.id.split(",")[0] == kind]
     for number in range(BATCHES):
         frames = {(run.spec.id, name): rows for run in runs for name, rows in run.frames(number).items()}
-        found = _rows_by_name(frames)
+        found = dicts_of(frames)
         for run in runs:
             run.check(number, {name: rows for (spec, name), rows in found.items() if spec == run.spec.id})
-    changes = _rows_by_name({(run.spec.id, number): rows for run in runs for number, rows in run.changes.items()})
+    changes = dicts_of({(run.spec.id, number): rows for run in runs for number, rows in run.changes.items()})
     sizes = {(run.spec.id, number): size for run in runs for number, size in run.sizes.items()}
     assert {at: Counter(row["change"] for row in rows) for at, rows in changes.items()} == sizes
     for run in runs:
         run.check_kept_rows()
-
-
-def _rows_by_name(frames: dict[tuple[str, str], DataFrame]) -> dict[tuple[str, str], Rows]:
-    found = json_rows_of({"|".join(name): rows for name, rows in frames.items()})
-    return {name: [json.loads(row) for row in found["|".join(name)]] for name in frames}
 
 
 def _table_values(row: tuple[Any, ...], columns: list[str]) -> tuple[Any, ...]:

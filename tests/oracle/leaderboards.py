@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import Any, TypeVar
+from typing import Any
 
 import pyarrow as pa
 from pyspark.sql import DataFrame, SparkSession
@@ -23,12 +23,11 @@ from operators.columns import are_rows_equal
 from tests.oracle.cases import CaseError
 from tests.oracle.compare import CaseResult
 from tests.oracle.windowed import names
-from tests.support.json_rows import json_rows_of
+from tests.support.json_rows import dicts_of
 from tests.support.top_n_model import ADDED_KINDS, TopNModel
 
 TOPN = "topn"
-_FRAMES_OF_A_JOB = 64
-Name = TypeVar("Name", bound=tuple[int, str] | tuple[int, int])
+_FRAMES_OF_A_QUERY = 64
 _SCHEMA = pa.schema(
     {"case_id": pa.string(), "id": pa.int64(), "k": pa.string(), "sub": pa.string(), "v": pa.int64(), "n": pa.int64(), "ts": pa.int64()}
     | {"kind": pa.string(), "seq": pa.int64(), "arrival": pa.int64()}
@@ -211,27 +210,17 @@ def compare_cases(spark: SparkSession, cases: Sequence[TopNCase]) -> list[CaseRe
     changes = dict[tuple[int, int], DataFrame]()
     for batch in range(1, max((case.batches for case in cases), default=0) + 1):
         planned = {(n, name): frame for n, g in enumerate(groups) for name, frame in g.plan(spark, batch).items()}
-        rows = _rows_by_name(planned)
+        rows = dicts_of(planned)
         for n, group in enumerate(groups):
             computed = {name: _frame(spark, frame, rows[number, name]) for (number, name), frame in planned.items() if number == n}
             changes[batch, n] = group.proceed(computed)
             for row in rows[n, "after"]:
                 found.setdefault((row["case_id"], batch, False), []).append(_with_rn(row))
-    for (batch, _), rows in _rows_by_name(changes).items():
+    for (batch, _), rows in dicts_of(changes, _FRAMES_OF_A_QUERY).items():
         for row in rows:
             found.setdefault((row["case_id"], batch, True), []).append(_with_rn(row))
     by_name = {case.name: group for group in groups for case in group.cases}
     return [refused[c.name] if c.name in refused else _result(c, by_name[c.name].top, found) for c in cases]
-
-
-def _rows_by_name(frames: Mapping[Name, DataFrame]) -> dict[Name, list[dict[str, Any]]]:
-    """The rows of the frames; one Spark job for each 64 of them."""
-    found = dict[Name, list[dict[str, Any]]]()
-    for first in range(0, len(frames), _FRAMES_OF_A_JOB):
-        part = dict([*frames.items()][first : first + _FRAMES_OF_A_JOB])
-        rows = json_rows_of({str(name): frame for name, frame in part.items()})
-        found |= {name: [*map(json.loads, rows[str(name)])] for name in part}
-    return found
 
 
 def _frame(spark: SparkSession, planned: DataFrame, rows: Sequence[Mapping[str, Any]]) -> DataFrame:

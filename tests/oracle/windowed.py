@@ -28,7 +28,7 @@ from operators.engine_columns import NEW, SESSION, WATERMARK
 from operators.windows import Aligned, AnyWindow
 from tests.oracle.cases import CaseError
 from tests.oracle.compare import CaseResult
-from tests.support.json_rows import json_rows_of
+from tests.support.json_rows import dicts_of
 
 DEDUP, WINDOW_TOPN, CONSECUTIVE = "dedup", "window_topn", "consecutive_windows"
 WINDOW_JOIN, SQL_WINDOW_JOIN = "window_join", "sql_window_join"
@@ -38,7 +38,7 @@ _SCHEMA = pa.schema(
     | {"w": pa.int64(), "seq": pa.int64(), "arrival": pa.int64()}
 )
 _SCHEMA_WITH_SESSIONS = pa.schema([*_SCHEMA, (SESSION, pa.struct({"start": pa.int64(), "end": pa.int64()})), (NEW, pa.bool_())])
-_FRAMES_OF_A_JOB = 12
+_FRAMES_OF_A_QUERY = 12
 _SUMS = {"total": "sum(v)", "cnt": "count(*)"}
 
 REFIRED = "Flink emits a window's whole content again for a late row, and we emit the differences; its last content is compared"
@@ -253,13 +253,11 @@ def run(spark: SparkSession, cases: Sequence[WindowCase]) -> dict[str, Counter[R
         groups.setdefault(json.dumps([case.content["operator"], case.params], sort_keys=True), []).append(case)
     made = {name: _result_columns(group[0], _result(group[0], _input(spark, group))) for name, group in groups.items()}
     found, marks = {case.name: Counter[Row]() for case in cases}, {case.name: case.last_mark for case in cases}
-    for first in range(0, len(made), _FRAMES_OF_A_JOB):
-        part = dict([*made.items()][first : first + _FRAMES_OF_A_JOB])
-        for name, rows in json_rows_of(part).items():
-            for values in map(json.loads, rows):
-                mark = marks[values["case_id"]]
-                if mark is None or "window_end" not in values or values["window_end"] - 1 <= mark:
-                    found[values["case_id"]][tuple(_plain(values[c]) for c in groups[name][0].columns)] += 1
+    for name, rows in dicts_of(made, _FRAMES_OF_A_QUERY).items():
+        for values in rows:
+            mark = marks[values["case_id"]]
+            if mark is None or "window_end" not in values or values["window_end"] - 1 <= mark:
+                found[values["case_id"]][tuple(_plain(values[c]) for c in groups[name][0].columns)] += 1
     return found
 
 

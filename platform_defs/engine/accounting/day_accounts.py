@@ -14,7 +14,7 @@ from assets.contracts import DerivedAsset
 from assets.days import day_end, day_start
 from assets.ports import TERMS
 from operators.column_types import has_map
-from operators.columns import as_comparable, quoted_name
+from operators.columns import as_comparable, quoted, quoted_name
 from operators.timing import ClosedRange
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.inputs.progress import progress, stored_progress
@@ -145,7 +145,7 @@ def missing_and_extra() -> dict[str, Column]:
 def row_hash(columns: StructType) -> Column:
     """A row's hash, as `row_hash`. Spark's hash ignores nulls: (1, null) and (null, 1) would be equal. So null flags are hashed too."""
     fields = columns.fields
-    plain = [quoted_name(f.name) for f in fields if not has_map(f.dataType)]
+    plain, are_null = quoted(f.name for f in fields if not has_map(f.dataType)), [f"isnull({name})" for name in quoted(columns.names)]
     maps = [as_comparable(F.col(quoted_name(f.name)), f.dataType) for f in fields if has_map(f.dataType)]  # Spark cannot hash a map
-    without_maps = F.expr(f"xxhash64({', '.join([*plain, *[f'isnull({quoted_name(f.name)})' for f in fields]])})")
+    without_maps = F.expr(f"xxhash64({', '.join([*plain, *are_null])})")
     return (F.xxhash64(without_maps, *maps) if maps else without_maps).alias("row_hash")

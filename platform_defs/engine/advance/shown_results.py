@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from operators.columns import FINAL_AT, WINDOW_END, WINDOW_START, are_rows_equal, quoted_name, temporary
+from operators.columns import FINAL_AT, WINDOW_END, WINDOW_START, are_rows_equal, quoted, temporary
 from operators.timing import instant
 from operators.triggers import ROWS_SEEN, Moment, Trigger
 
@@ -64,7 +64,7 @@ class ShownWindows:
         shown_windows = shown.groupBy(*self.key).agg(F.max(ROWS_SEEN).alias(_BEFORE))
         compared = windows.alias("w").join(shown_windows.alias("s"), self._continues("w", "s"), "left")
         rows = F.coalesce(F.sum(F.col(f"s.{_BEFORE}")), F.lit(0)).alias(_BEFORE)
-        return compared.groupBy(*[F.col(f"w.{quoted_name(column)}") for column in (*self.key, _NOW)]).agg(rows)
+        return compared.groupBy(*[f"w.{column}" for column in quoted((*self.key, _NOW))]).agg(rows)
 
     def _continues(self, window: str, shown: str) -> Column:
         """Whether a window was shown before; for a session, whether a session that was shown before lies within it."""

@@ -175,8 +175,8 @@ def _extent(keys: DataFrame) -> dict[str, tuple[Any, Any]]:
     if not columns:
         return {}
     ends = [
-        F.struct(F.min(quoted_name(column)), F.max(quoted_name(column)), F.bool_or(F.col(quoted_name(column)).isNull())).alias(column)
-        for column in columns
+        F.struct(F.min(name), F.max(name), F.bool_or(F.isnull(name))).alias(column)
+        for column, name in zip(columns, map(quoted_name, columns), strict=True)
     ]
     [extents] = collect(keys.agg(*ends))
     return {column: (low, high) for column, (low, high, has_null) in zip(columns, extents, strict=True) if has_null is False}

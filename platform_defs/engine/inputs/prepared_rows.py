@@ -11,7 +11,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
-from operators.columns import FINAL_AT, RESULT_TIME, quoted_name, temporary
+from operators.columns import FINAL_AT, RESULT_TIME, quoted, quoted_name, temporary
 from operators.engine_columns import EVENT_TIME
 from operators.errors import OperatorError
 
@@ -49,7 +49,7 @@ class ClassifiedRows:
     def with_late_and_filtered(self) -> DataFrame:
         """The rows with `LATE` and `FILTERED`."""
         conditions = {LATE: self.late, FILTERED: self.filtered}
-        columns = [F.col(quoted_name(c)) for c in self.rows.columns if c not in conditions]
+        columns = quoted(c for c in self.rows.columns if c not in conditions)
         return self.rows.select(*columns, *[(F.lit(False) if value is None else value).alias(c) for c, value in conditions.items()])
 
 

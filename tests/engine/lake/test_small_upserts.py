@@ -93,7 +93,7 @@ def upserted(spark: SparkSession, upserted_lake: Lake) -> dict[str, Upserted]:
         *(_change_feed(spark, lake, table) for table in ("few", "many")),
     ]
     found: list[dict[str, list[str]]] = [{name: [] for name in KEYS} for _ in frames]
-    for rows, of_types in zip(json_rows_of({str(n): frame for n, frame in enumerate(frames)}).values(), found, strict=True):
+    for rows, of_types in zip(json_rows_of(dict(enumerate(frames))).values(), found, strict=True):
         for row in rows:
             of_types[json.loads(row)["Order"]].append(row)
     return {name: Upserted(*(sorted(of_types[name]) for of_types in found)) for name in KEYS}
