@@ -12,7 +12,7 @@ from pathlib import Path
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from benchmarks.live.pipeline import BOUND_MS, EVENTS, WINDOWS, clicks, windows
+from benchmarks.live.pipeline import BOUND_MS, EVENTS, WINDOWS, measurements, windows
 from benchmarks.live.processes import StreamProcess
 from benchmarks.live.world import World
 from platform_defs.settings import Settings
@@ -35,7 +35,7 @@ def queries(spark: SparkSession, address: str, root: Path, every: str) -> None:
 def _rows(spark: SparkSession, address: str) -> DataFrame:
     """The results of the operator over the topic."""
     topic = {"kafka.bootstrap.servers": address, "subscribe": EVENTS, "startingOffsets": "earliest"}
-    value = F.from_json(F.col("value").cast("string"), clicks.schema).alias("row")
+    value = F.from_json(F.col("value").cast("string"), measurements.schema).alias("row")
     rows = spark.readStream.format("kafka").options(**topic).load().select(value).select("row.*")
     timed = rows.withColumnRenamed("at", windows.operator.time).withWatermark(windows.operator.time, f"{BOUND_MS} milliseconds")
     return windows.operator(timed)  # pyright: ignore[reportCallIssue]
