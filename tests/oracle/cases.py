@@ -117,6 +117,11 @@ def _field(joined: Joined, name: str) -> Any:
     return None if row is None else getattr(row, {"k": "key"}.get(column, column))
 
 
+def order_by(params: Mapping[str, Any]) -> list[str]:
+    """The order of a Top-N case as our operators take it: `v DESC NULLS LAST`."""
+    return [" ".join([column, direction, *(f"NULLS {place}" for place in nulls)]) for column, direction, *nulls in params["order_by"]]
+
+
 def files(folder: Path) -> Iterator[Path]:
     """Every case file below a folder, or the one file."""
     yield from sorted(folder.rglob("*.json")) if folder.is_dir() else [folder]

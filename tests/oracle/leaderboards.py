@@ -20,7 +20,7 @@ from pyspark.sql.pandas.types import to_arrow_schema
 from operators import Aggregate, OperatorError, TopN, difference
 from operators.changelog import CHANGE, INSERT
 from operators.columns import are_rows_equal
-from tests.oracle.cases import CaseError
+from tests.oracle.cases import CaseError, order_by
 from tests.oracle.compare import CaseResult
 from tests.oracle.windowed import names
 from tests.support.json_rows import dicts_of
@@ -142,13 +142,12 @@ class Group:
         """The operator."""
         params = self.cases[0].params
         source, by = params["source"], ("case_id", *names(params["partition_by"]))
-        order = [" ".join([part[0], part[1], *([f"NULLS {part[2]}"] if len(part) > 2 else [])]) for part in params["order_by"]]
         keyed = {"retract_pk": ("case_id", "id"), "upsert": ("case_id", "id")}.get(source, ())
         keyed = ("case_id", "k", "sub") if source.startswith("agg_") else keyed
         monotonic = (source, params["order_by"][0][1]) in _IMPROVES and params["rank_start"] == 1 and {*by} <= {*keyed}
         return TopN(
             by=by,
-            order_by=order,
+            order_by=order_by(params),
             rank_start=params["rank_start"],
             rank_end=params.get("rank_end_column") or params["rank_end"],
             function=params.get("function", "row_number").lower(),

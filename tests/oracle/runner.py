@@ -1,10 +1,11 @@
 """Reads cases, runs them through the engine, all in bulk and a few batch by batch, and compares the results."""
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import Path
+from typing import TypeVar
 
 from pyspark.sql import SparkSession
 
@@ -16,6 +17,7 @@ from tests.oracle.leaderboards import TOPN, TopNCase
 from tests.oracle.windowed import WindowCase
 
 STEPPED = 5
+_Case = TypeVar("_Case", WindowCase, TopNCase)
 
 
 @dataclass(frozen=True)
@@ -66,7 +68,21 @@ def gather(folder: Path, only: str | None = None) -> Gathered:
 def run_all(spark: SparkSession, folder: Path, gathered: Gathered) -> list[CaseResult]:
     """Compare all cases of all operators; `folder` contains the lakes of interval joins."""
     joined = run(spark, folder, gathered.cases) if gathered.cases else []
-    return [*joined, *windowed.compare_cases(spark, gathered.windows), *leaderboards.compare_cases(spark, gathered.tops)]
+    compared = _compare_all(windowed.compare_cases, spark, gathered.windows)
+    return [*joined, *compared, *_compare_all(leaderboards.compare_cases, spark, gathered.tops)]
+
+
+def _compare_all(
+    compare_cases: Callable[[SparkSession, Sequence[_Case]], list[CaseResult]], spark: SparkSession, cases: Sequence[_Case]
+) -> list[CaseResult]:
+    """Compare cases together; an error fails only the cases that have it alone."""
+    try:
+        return compare_cases(spark, cases)
+    except Exception as error:
+        if len(cases) == 1:
+            return [CaseResult(cases[0].name, "failed", (f"cannot be run: {type(error).__name__}: {error}",))]
+        middle = len(cases) // 2
+        return [result for half in (cases[:middle], cases[middle:]) for result in _compare_all(compare_cases, spark, half)]
 
 
 def run(spark: SparkSession, folder: Path, cases: Sequence[Case], stepped: int = STEPPED) -> list[CaseResult]:

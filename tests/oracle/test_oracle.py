@@ -8,13 +8,15 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from tests.oracle import windowed
 from tests.oracle.__main__ import main
-from tests.oracle.cases import DATASTREAM, SQL, Case, parse
+from tests.oracle.cases import DATASTREAM, SQL, Case, order_by, parse
 from tests.oracle.compare import CaseResult, against_model, check_steps
 from tests.oracle.flink import Flink
 from tests.oracle.lake import Found, Stepped, bulk, stepwise
-from tests.oracle.runner import STEPPED, compare_or_fail, gather, report, run, run_all
+from tests.oracle.runner import STEPPED, Gathered, compare_or_fail, gather, report, run, run_all
 from tests.oracle.sql_cache import Simulation
+from tests.oracle.windowed import WindowCase
 from tests.support.shared_data import ORACLE
 
 needs_recorded_answers = pytest.mark.skipif(not ORACLE.is_dir(), reason=f"Flink's recorded answers are not there: {ORACLE}")
@@ -171,3 +173,20 @@ def test_a_folder_without_a_case_of_the_operator_is_an_error(
     with pytest.raises(SystemExit, match=r"^2$"):
         main()
     assert "has no case with the operator 'intervall_join'" in capsys.readouterr().err
+
+
+def test_an_error_in_one_case_fails_only_that_case(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    def compare_cases(_: object, cases: Sequence[WindowCase]) -> list[CaseResult]:
+        if "b" in [case.content["name"] for case in cases]:
+            raise ValueError("a bad case")
+        return [CaseResult(case.name, "passed") for case in cases]
+
+    monkeypatch.setattr(windowed, "compare_cases", compare_cases)
+    cases = [WindowCase({"operator": "dedup", "name": name}) for name in "abc"]
+    results = run_all(None, tmp_path, Gathered([], [], {}, cases))  # pyright: ignore[reportArgumentType]
+    assert [(r.name, r.status) for r in results] == [("dedup/a", "passed"), ("dedup/b", "failed"), ("dedup/c", "passed")]
+    assert results[1].why == ("cannot be run: ValueError: a bad case",)
+
+
+def test_nulls_of_an_order_are_read():
+    assert order_by({"order_by": [["v", "DESC", "LAST"], ["id", "ASC"]]}) == ["v DESC NULLS LAST", "id ASC"]

@@ -5,7 +5,19 @@ from collections import Counter
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.oracle.windowed import CONSECUTIVE, DEDUP, SQL_WINDOW_JOIN, WINDOW_JOIN, WINDOW_TOPN, Row, WindowCase, compare, gather, run
+from tests.oracle.windowed import (
+    CONSECUTIVE,
+    DEDUP,
+    SQL_WINDOW_JOIN,
+    WINDOW_JOIN,
+    WINDOW_TOPN,
+    Row,
+    WindowCase,
+    compare,
+    gather,
+    parse,
+    run,
+)
 from tests.support.shared_data import ORACLE
 
 SHORT = ("hand_session_merge_late", "session_cogroup_full")
@@ -40,3 +52,9 @@ def test_a_changed_row_is_detected():
             "failed",
             "failed",
         ]
+
+
+def test_a_case_without_results_is_compared():
+    params = {"time": "rowtime", "keep": "first", "partition_by": "k"}
+    case = parse({"operator": DEDUP, "name": "nothing", "params": params, "input": [], "expected": []})
+    assert [compare(case, found).status for found in (Counter[Row](), Counter([()]))] == ["passed", "failed"]
