@@ -110,7 +110,7 @@ class WindowCase:
     def final(self) -> list[Mapping[str, Any]]:
         """The last value that Flink emitted for each key and window."""
         if self.content["operator"] == CONSECUTIVE and self.lateness:
-            return newest(self.expected, "window_end")
+            return _newest_ranks(self.expected)
         if self.content["operator"] != WINDOW_JOIN or not self.lateness:
             return self.expected
         return self._last_firings()
@@ -201,6 +201,16 @@ def newest(rows: Sequence[Mapping[str, Any]], *key: str) -> list[Mapping[str, An
     """The rows of each key from the last step with that key."""
     last = {tuple(row[c] for c in key): row["step"] for row in sorted(rows, key=lambda r: r["step"])}
     return [row for row in rows if row["step"] == last[tuple(row[c] for c in key)]]
+
+
+def _newest_ranks(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The ranks of each window from its last firing. A window can fire several times in a step; each firing begins with rank 1."""
+    last = dict[int, list[Mapping[str, Any]]]()
+    for row in rows:
+        if row["rank"] == 1:
+            last[row["window_end"]] = []
+        last[row["window_end"]].append(row)
+    return [row for ranks in last.values() for row in ranks]
 
 
 def ranked(totals: Sequence[Mapping[str, Any]], stage: Mapping[str, Any]) -> list[Mapping[str, Any]]:
