@@ -176,13 +176,12 @@ def _large_pages() -> str:
 
 def own_session(config: Mapping[str, str]) -> SparkSession:
     """The session of this process, in a JVM of its own, which uses the class archive unless the configuration names one."""
-    from dagster_pyspark.resources import spark_session_from_config  # here, since it imports Dagster, which takes a second
-
     os.environ["JAVA_HOME"] = java = find_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable
     options = config[JAVA_OPTIONS]
     at_start = {name: value for name, value in config.items() if not name.startswith(HADOOP)}
-    created = spark_session_from_config({**at_start, JAVA_OPTIONS: options if ".jsa" in options else f"{options}{archive_option(java)}"})
+    with_archive = options if ".jsa" in options else f"{options}{archive_option(java)}"
+    created = SparkSession.builder.config(map={**at_start, JAVA_OPTIONS: with_archive}).getOrCreate()
     hadoop = cast(Any, created.sparkContext)._jsc.hadoopConfiguration()
     for name in config.keys() - at_start.keys():
         hadoop.set(name.removeprefix(HADOOP), config[name])

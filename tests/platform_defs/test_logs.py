@@ -47,7 +47,7 @@ assert not current.views.table("quarantine/l").isEmpty()
 current.maintain(small_files=1)
 next(Path(current.lake.path("events/l")).rglob("part-*.parquet")).unlink()
 refused(lambda: current.accounts.days("pairs"), LakeError)
-print("done")
+print("done", {"dagster", "great_expectations"} & {*sys.modules})
 """
 
 
@@ -67,5 +67,6 @@ def test_neither_content_nor_credentials_are_logged(tmp_path: Path) -> None:
     command = [sys.executable, "-c", RUN, str(tmp_path), SECRET, ACCESS]
     process = subprocess.run(command, capture_output=True, text=True, check=False, env=environment)
     output = process.stdout + process.stderr
-    assert (process.returncode, process.stdout) == (0, "done\n"), output
+    assert process.returncode == 0, output
+    assert process.stdout == "done set()\n", f"Dagster or Great Expectations was imported: {output}"
     assert [line for line in output.splitlines() if any(word in line for word in (CONTENT, SECRET, ACCESS))] == []
