@@ -18,8 +18,8 @@ from platform_defs.spark.class_archive import archive_option
 
 SPARK = Path(pyspark.__file__).resolve().parent
 SMALL_JVM = ("-Xms32m", "-Xmx128m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-XX:-UsePerfData", "-Xshare:auto")
-CLASS_PATH = f"{SPARK}/conf:{SPARK}/jars/*"
-"""Spark's class path. It must equal the one with which the class archive was written, or the JVM ignores the archive."""
+CLASS_PATH = ":".join(map(str, [SPARK / "conf", *SPARK.glob("jars/slf4j-api-*.jar"), SPARK / "jars/*"]))
+"""The class path of Spark's own launcher, with which the class archive was written. With another one the JVM ignores the archive."""
 _WAIT_S = 60
 
 

@@ -7,6 +7,7 @@ from typing import Any, cast
 import pytest
 from pyspark.sql import SparkSession
 
+from benchmarks.live.cluster import CLASS_PATH
 from platform_defs.settings import settings
 from platform_defs.setup.java import find_java
 from platform_defs.spark.archive_classes import archive_classes
@@ -43,11 +44,12 @@ def test_an_archive_is_written_once(tmp_path: Path) -> None:
     assert file.read_text() == "the archive"
 
 
-def test_the_jvm_loads_spark_from_the_archive(spark: SparkSession) -> None:
+@pytest.mark.parametrize("of", ["a session", "a cluster"])
+def test_the_jvm_loads_spark_from_the_archive(spark: SparkSession, of: str) -> None:
     java = find_java()
     if not archive_option(java):
         pytest.skip("there is no class archive; `make setup` writes it")
-    class_path = cast(Any, spark._jvm).System.getProperty("java.class.path")
+    class_path = CLASS_PATH if of == "a cluster" else cast(Any, spark._jvm).System.getProperty("java.class.path")
     command = [f"{java}/bin/java", *archive_option(java).split(), "-Xlog:class+load", "-cp", class_path]
     printed = subprocess.run([*command, "org.apache.spark.deploy.SparkSubmit", "--version"], capture_output=True, text=True, check=True)
     loaded = [line for line in printed.stdout.splitlines() if " org.apache.spark.deploy.SparkSubmit " in line]
