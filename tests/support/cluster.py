@@ -11,7 +11,7 @@ from benchmarks.live.cluster import CLASS_PATH, SMALL_JVM, Cluster, cluster, hid
 from platform_defs.setup.java import find_java
 from platform_defs.setup.ports import HOST, free_ports, is_open
 from platform_defs.spark.class_archive import archive_option
-from tests.support.quick_session import INTERPRETED
+from tests.support.quick_session import INTERPRETED, UNVERIFIED
 
 __all__ = ["SMALL_EXECUTORS", "Cluster", "cluster", "connect_server", "hides_folders", "kill_with_children"]
 
@@ -24,7 +24,7 @@ _MODULES = tuple(
 SMALL_EXECUTORS = {
     "spark.driver.host": HOST,
     "spark.executor.memory": "512m",
-    "spark.executor.extraJavaOptions": f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC{archive_option(find_java())}",
+    "spark.executor.extraJavaOptions": f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC {UNVERIFIED}{archive_option(find_java())}",
 }
 """Options of Spark for a driver on this machine, and for the executors of these workers."""
 
@@ -40,7 +40,7 @@ def connect_server(folder: Path) -> Iterator[str]:
     confs = [part for name, value in all_options.items() for part in ("--conf", f"{name}={value}")]
     server = ["org.apache.spark.deploy.SparkSubmit", "--class", "org.apache.spark.sql.connect.service.SparkConnectServer", *confs]
     environment = {**os.environ, "SPARK_LOCAL_IP": HOST, "SPARK_LOCAL_DIRS": str(folder / "local"), "SPARK_SCALA_VERSION": "2.13"}
-    jvm = ["-Xmx700m", *SMALL_JVM[2:], *_MODULES, *archive_option(java).split(), "-cp", CLASS_PATH]
+    jvm = ["-Xmx700m", *SMALL_JVM[2:], *UNVERIFIED.split(), *_MODULES, *archive_option(java).split(), "-cp", CLASS_PATH]
     command = [f"{java}/bin/java", *jvm, *server, "spark-internal"]
     with (folder / "server.log").open("wb") as log:
         process = subprocess.Popen(command, stdout=log, stderr=log, env=environment, cwd=folder)
