@@ -42,7 +42,7 @@ MakeEngine = Callable[[Sequence[SourceContract], Sequence[DerivedAsset]], Engine
 CopyEngine = Callable[[Engine], Engine]
 
 
-LONGEST = ("platform_defs/cli/", "chaos/", "lakes/", "docs/", "laws/", "oracle/", "examples/", "engine/", "operators/", "hunt/")
+LONGEST = ("platform_defs/cli/", "cluster/", "chaos/", "lakes/", "docs/", "laws/", "oracle/", "examples/", "engine/", "operators/", "hunt/")
 """Folders with long tests, the longest first, so that processes that run file by file end at about the same time."""
 
 
@@ -114,12 +114,23 @@ def pytest_collection() -> Iterator[None]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark the tests that need Spark or a Kafka broker, so that the others can be run alone; put the longest tests first."""
+    """Mark the tests that need Spark or a Kafka broker, so that the others can be run alone; put the longest tests first.
+
+    Modules that need a broker are next to each other: a broker that waits for the next one uses a thirtieth of a core.
+    """
     for item in items:
         folder = {"kafka"} & {item.path.parent.name}
         for name in folder | ({"spark", "kafka"} & {*getattr(item, "fixturenames", ())}):
             item.add_marker(name)
-    items.sort(key=lambda item: next((n for n, part in enumerate(LONGEST) if f"tests/{part}" in item.nodeid), len(LONGEST)))
+    of_broker = {item.path for item in items if item.get_closest_marker("kafka")}
+    items.sort(key=lambda item: _position(item, item.path in of_broker))
+
+
+def _position(item: pytest.Item, needs_broker: bool) -> int:
+    """The position of a test's module: folders with long tests, modules that need a broker, all others."""
+    if needs_broker:
+        return len(LONGEST)
+    return next((n for n, part in enumerate(LONGEST) if f"tests/{part}" in item.nodeid), len(LONGEST) + 1)
 
 
 @pytest.fixture(scope="session")
