@@ -42,7 +42,8 @@ for password, *arguments in json.loads(sys.argv[1]):
 
 
 def _keytool(*arguments: str) -> None:
-    command = [str(Path(find_java(), "bin", "keytool")), *arguments, "-storepass", STORE_PASSWORD, "-noprompt"]
+    quick = ("-J-XX:TieredStopAtLevel=1", "-J-XX:+UseSerialGC")
+    command = [str(Path(find_java(), "bin", "keytool")), *quick, *arguments, "-storepass", STORE_PASSWORD, "-noprompt"]
     subprocess.run(command, check=True, capture_output=True)
 
 
@@ -85,7 +86,7 @@ def _documented(port: int, trusted: Path) -> dict[str, object]:
     found["kafka"]["options"]["kafka.bootstrap.servers"] = f"127.0.0.1:{port}"
     found["kafka"]["options"]["kafka.ssl.truststore.location"] = str(trusted)
     found["kafka"]["sources"] = {"rides": {"options": {"subscribe": "rides"}}}
-    found["kafka"]["sinks"] = {"busy_zones": {"topic": "busy-zones", "partitions": 1}}
+    found["kafka"]["sinks"] = {"rides_per_hour": {"topic": "rides-per-hour", "partitions": 1}}
     return found | QUICK_CONNECTIONS
 
 
@@ -104,15 +105,15 @@ def test_secrets_are_used_and_in_no_log_file_or_command_line_and_a_wrong_passwor
         commands = [
             ["wrong", "ingest"],
             ["right", "ingest"],
-            ["right", "advance", "rides_per_hour", "busy_zones"],
-            ["right", "publish", "busy_zones", "--kafka"],
-            ["wrong", "publish", "busy_zones", "--kafka"],
+            ["right", "advance", "rides_per_hour"],
+            ["right", "publish", "rides_per_hour", "--kafka"],
+            ["wrong", "publish", "rides_per_hour", "--kafka"],
         ]
         ended = _run(project, commands)
         assert [line for line in ended.splitlines() if line.startswith("exit")] == [f"exit {code}" for code in (1, 0, 0, 0, 1)], ended
         assert re.search(r"kafka:rides cannot be listed: SaslAuthenticationException: .*invalid credentials.*`kafka\.\*`", ended), ended
-        assert re.search(r"the topic 'busy-zones' cannot be used: .*SaslAuthenticationException: .*invalid credentials", ended), ended
-        assert kafka.read("busy-zones")
+        assert re.search(r"the topic 'rides-per-hour' cannot be used: .*SaslAuthenticationException: .*invalid credentials", ended), ended
+        assert kafka.read("rides-per-hour")
     assert "SparkSubmit" in ended, "the command line of the JVM is seen"
     for secret in (PASSWORD, STORE_PASSWORD, WRONG):
         assert secret not in ended
