@@ -4,6 +4,7 @@ import random
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -105,6 +106,8 @@ def test_a_table_equals_closed_ranges_at_each_step_whatever_becomes_of_its_query
         used.append(_running(engine))
     assert [len(queries) for queries in used] == [0, 2, 2, 2], "the first step of a table is a closed range"
     assert used[1] == used[2] != used[3], "a query goes on from step to step, and is started again after a failure"
+    files_of_state = [*Path(engine.lake.root, FOLDER).rglob("[!.]*.delta*")]
+    assert {file.suffix for file in files_of_state} == {".delta"}, "Spark writes no checksum files of its own"
     engine.drain()
     _step(engine)
     assert [law_violations(engine, name) for name in engine.assets] == [set()] * 2
