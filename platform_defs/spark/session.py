@@ -20,7 +20,7 @@ from platform_defs.paths import is_local
 from platform_defs.s3 import store_of
 from platform_defs.settings import Settings
 from platform_defs.setup.jars import S3, jar_paths
-from platform_defs.setup.java import find_java
+from platform_defs.setup.java import JavaNotFound, find_java
 from platform_defs.setup.log_store import log_store_jar
 from platform_defs.spark.class_archive import archive_option
 from platform_defs.spark.java_calls import improve_calls, keep_columns
@@ -160,7 +160,15 @@ def before_start(settings: Settings) -> dict[str, str]:
         JarError, ConnectionsError, ClusterError: see `spark_config`.
     """
     config = spark_config(settings)
-    return {name: config[name] for name in (*_BEFORE_START, JAVA_OPTIONS)}
+    options = config[JAVA_OPTIONS]
+    with suppress(JavaNotFound):  # the driver may start on another machine, and the archive belongs to this machine's Java
+        options = _with_archive(options, find_java())
+    return {name: config[name] for name in _BEFORE_START} | {JAVA_OPTIONS: options}
+
+
+def _with_archive(options: str, java: str) -> str:
+    """Options of the driver's JVM, with the class archive unless they name one."""
+    return options if ".jsa" in options else f"{options}{archive_option(java)}"
 
 
 def _check_folders(settings: Settings) -> None:
@@ -178,10 +186,8 @@ def own_session(config: Mapping[str, str]) -> SparkSession:
     """The session of this process, in a JVM of its own, which uses the class archive unless the configuration names one."""
     os.environ["JAVA_HOME"] = java = find_java()
     os.environ["PYSPARK_PYTHON"] = sys.executable
-    options = config[JAVA_OPTIONS]
     at_start = {name: value for name, value in config.items() if not name.startswith(HADOOP)}
-    with_archive = options if ".jsa" in options else f"{options}{archive_option(java)}"
-    created = SparkSession.builder.config(map={**at_start, JAVA_OPTIONS: with_archive}).getOrCreate()
+    created = SparkSession.builder.config(map={**at_start, JAVA_OPTIONS: _with_archive(config[JAVA_OPTIONS], java)}).getOrCreate()
     hadoop = cast(Any, created.sparkContext)._jsc.hadoopConfiguration()
     for name in config.keys() - at_start.keys():
         hadoop.set(name.removeprefix(HADOOP), config[name])

@@ -1,11 +1,14 @@
 """The options of a session on a cluster, without one."""
 
+import re
 from pathlib import Path
 
 import pytest
 import yaml
 
 from platform_defs.settings import Settings
+from platform_defs.setup.java import JavaNotFound
+from platform_defs.spark import session
 from platform_defs.spark.session import ClusterError, before_start, spark_config
 
 MASTER = "spark://master:7077"
@@ -39,6 +42,25 @@ def test_spark_submit_gets_what_has_no_effect_later_and_no_secrets():
     assert options.keys() == {"spark.master", "spark.driver.memory", "spark.jars", "spark.driver.extraJavaOptions"}
     assert (options["spark.master"], options["spark.driver.memory"]) == (MASTER, "2g")
     assert "delta-spark" in options["spark.jars"]
+
+
+@pytest.mark.parametrize(("own", "archives"), [("-Dmine=1", ["of-setup.jsa"]), ("-XX:SharedArchiveFile=mine.jsa", ["mine.jsa"])])
+def test_spark_submit_uses_the_class_archive_unless_the_connections_name_one(
+    own: str, archives: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    (tmp_path / "connections.yaml").write_text(yaml.safe_dump({"spark": {"spark.driver.extraJavaOptions": own}}))
+    monkeypatch.setattr(session, "archive_option", lambda _: " -XX:SharedArchiveFile=of-setup.jsa")
+    options = before_start(_settings(lake="/data/lake", shared_folders=True, connections=str(tmp_path / "connections.yaml")))
+    assert re.findall(r"-XX:SharedArchiveFile=(\S+)", options["spark.driver.extraJavaOptions"]) == archives
+
+
+def test_the_options_for_spark_submit_need_no_java(monkeypatch: pytest.MonkeyPatch):
+    def find_no_java() -> str:
+        raise JavaNotFound.none_of({})
+
+    monkeypatch.setattr(session, "find_java", find_no_java)
+    options = before_start(_settings(lake="/data/lake", shared_folders=True))
+    assert "SharedArchiveFile" not in options["spark.driver.extraJavaOptions"]
 
 
 _OWN = {"spark.driver.extraJavaOptions": "-Dmine=1", "spark.executor.extraJavaOptions": "-Dmine=2"}
