@@ -5,12 +5,14 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
 from operators import Aggregate, CoGroup, EveryInterval, EveryRows, Sliding, Tumbling, WindowedAggregate, WindowJoin
 from platform_defs.engine import Engine
 from tests.conftest import MakeEngine
+from tests.support.json_rows import values_of
 from tests.support.purging_model import Row, WindowOperator
 from tests.support.small_sources import MINUTE, START, Event, law_violations, replay, source
 
@@ -43,23 +45,30 @@ def _batches(rng: random.Random) -> list[Mapping[str, list[Event]]]:
     return batches
 
 
-def _wanted(engine: Engine, name: str) -> list[tuple[Any, ...]]:
+def _log(engine: Engine, name: str) -> DataFrame:
+    return engine.reading.log(name, engine.ledger.head).select("seq", "arrival", "k", F.unix_millis("event_time").alias("t"), "v")
+
+
+def _wanted(engine: Engine, name: str, log: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     """The firings of the simulated operator, for each key, from the log and the watermark before each batch."""
     operator, marks = OPERATORS[name], engine.reading.operator_timeline(engine.assets[name]).after
-    log = engine.reading.log("l", engine.ledger.head).select("k", F.unix_millis("event_time"), "v", "seq", "arrival").collect()
-    rows = sorted(log, key=lambda row: (row.seq, row.arrival))
     found = list[tuple[Any, ...]]()
     for key in ("a", "b", None):
-        of_key = [Row(v, t, marks[seq - 1]) for k, t, v, seq, _ in rows if k == key]
+        of_key = [Row(v, t, marks[seq - 1]) for seq, _, k, t, v in sorted(log, key=lambda row: row[:2]) if k == key]
         firings = WindowOperator(operator.window, operator.purging, LATENESS).firings(of_key)  # pyright: ignore[reportArgumentType]
         found += [(key, *of.window, of.number, of.at, of.ids) for of in firings]
     return sorted(found, key=repr)
 
 
-def _results(engine: Engine, table: str) -> list[tuple[Any, ...]]:
-    times = [F.unix_millis(c) for c in ("window_start", "window_end")]
-    rows = engine.views.table(table).select("k", *times, "firing", F.unix_millis("final_at"), "ids").collect()
-    return sorted(((*row[:5], tuple(row[5])) for row in rows), key=repr)
+def _firings(engine: Engine, table: str, *columns: str) -> DataFrame:
+    """The key, window, number and time of each firing, and some columns."""
+    times = ["unix_millis(window_start) AS start", "unix_millis(window_end) AS end", "firing", "unix_millis(final_at) AS at"]
+    return engine.views.table(table).selectExpr("k", *times, *columns)
+
+
+def _with_tuples(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
+    """Rows with tuples in place of lists, sorted for comparison."""
+    return sorted((tuple(tuple(v) if isinstance(v, list) else v for v in row) for row in rows), key=repr)
 
 
 def test_firings_in_steps_equal_the_model_and_a_backfill_and_add_up(make_engine: MakeEngine) -> None:
@@ -80,17 +89,21 @@ def test_firings_in_steps_equal_the_model_and_a_backfill_and_add_up(make_engine:
     for name in engine.assets:
         engine.advance(name)
     assert [name for name in (*OPERATORS, "so_far") if law_violations(engine, name)] == []
+    tables = {name: _firings(engine, name, "ids", "n") for name in engine.assets if name != "so_far"}
+    so_far = engine.views.table("so_far").selectExpr("unix_millis(window_start) AS start", "n")
+    found = values_of({**tables, "so_far": so_far, "l": _log(engine, "l")})
     for name in OPERATORS:
-        wanted = _wanted(engine, name)
-        assert _results(engine, name) == wanted
-        assert _results(engine, f"{name}_again") == wanted
+        wanted = _wanted(engine, name, found["l"])
+        assert _with_tuples([row[:-1] for row in found[name]]) == wanted
+        assert _with_tuples([row[:-1] for row in found[f"{name}_again"]]) == wanted
         assert any(at > end - 1 for _, _, end, _, at, _ in wanted), "a late row fires after its window's end"
         assert max(number for _, _, _, number, *_ in wanted) > 2
-        assert engine.rebuild(name).missing == engine.rebuild(name).extra == 0
+        assert (rebuilt := engine.rebuild(name)).missing == rebuilt.extra == 0
     assert seen == sorted({*seen}), "each batch adds firings, and no step takes one back"
-    found = {(r.window_start, r.n) for r in engine.views.table("so_far").collect()}
-    added = engine.views.table("by_rows").groupBy("window_start").agg(F.sum("n").alias("n"))
-    assert found == {(r.window_start, r.n) for r in added.collect()}
+    added = Counter[int]()
+    for _, start, *_, n in found["by_rows"]:
+        added[start] += n
+    assert found["so_far"] == sorted(added.items(), key=repr)
 
 
 OF_TWO_INPUTS: dict[str, CoGroup | WindowJoin] = {
@@ -105,13 +118,12 @@ OF_TWO_INPUTS: dict[str, CoGroup | WindowJoin] = {
 }
 
 
-def _firings_of_two_inputs(engine: Engine, name: str) -> list[tuple[Any, ...]]:
+def _firings_of_two_inputs(engine: Engine, name: str, logs: Mapping[str, list[tuple[Any, ...]]]) -> list[tuple[Any, ...]]:
     """The key, window, number, time, left and right values of each simulated firing. On each side, a null key is a separate key."""
     operator, marks = OF_TWO_INPUTS[name], engine.reading.operator_timeline(engine.assets[name]).after
     arrived = list[tuple[int, int, int, str | None, Row]]()
     for side, log in enumerate("lr"):
-        rows = engine.reading.log(log, engine.ledger.head).select("seq", "arrival", "k", F.unix_millis("event_time"), "v").collect()
-        arrived += [(seq, arrival, side, k, Row(v, t, marks[seq - 1])) for seq, arrival, k, t, v in rows]
+        arrived += [(seq, arrival, side, k, Row(v, t, marks[seq - 1])) for seq, arrival, k, t, v in logs[log]]
     side_of, found = {row.id: side for _, _, side, _, row in arrived}, list[tuple[Any, ...]]()
     for group in [("a", None), ("b", None), (None, 0), (None, 1)]:
         rows = [row for *_, side, k, row in sorted(arrived, key=lambda of: of[:3]) if (k, side if k is None else None) == group]
@@ -119,18 +131,6 @@ def _firings_of_two_inputs(engine: Engine, name: str) -> list[tuple[Any, ...]]:
             sides = [tuple(v for v in of.ids if side_of[v] == side) for side in (0, 1)]
             found.append((group[0], *of.window, of.number, of.at, *sides))
     return sorted(found, key=repr)
-
-
-def _groups(engine: Engine, table: str) -> list[tuple[Any, ...]]:
-    """The same columns of a table of groups."""
-    times = ["unix_millis(window_start)", "unix_millis(window_end)", "firing", "unix_millis(final_at)"]
-    rows = engine.views.table(table).selectExpr("k", *times, "sort_array(left.v)", "sort_array(right.v)").collect()
-    return sorted(((*row[:5], tuple(row[5]), tuple(row[6])) for row in rows), key=repr)
-
-
-def _pairs(engine: Engine, table: str) -> list[tuple[Any, ...]]:
-    times = ["unix_millis(window_start)", "unix_millis(window_end)", "firing", "unix_millis(final_at)"]
-    return sorted(map(tuple, engine.views.table(table).selectExpr("k", *times, "left_v", "right_v").collect()), key=repr)
 
 
 def _pairs_of(firings: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
@@ -149,18 +149,20 @@ def test_firings_of_two_inputs_in_steps_equal_the_model_and_a_backfill(make_engi
     tables = [DerivedAsset(name=name, inputs=("l", "r"), operator=OF_TWO_INPUTS[of]) for name, of in names.items()]
     engine = make_engine([source("l"), source("r")], tables)
     seen = list[int]()
-    for batch in _batches(random.Random(7)):
+    for number, batch in enumerate(_batches(random.Random(7))):
         replay(engine, [{"l": batch["l"][::2], "r": batch["l"][1::2]}])
-        for name in OF_TWO_INPUTS:
+        if number == 2:
+            engine.drain()
+        for name in names if number == 2 else OF_TWO_INPUTS:
             engine.advance(name)
         seen.append(engine.views.table("groups").count())
-    engine.drain()
-    for name in names:
-        engine.advance(name)
     assert [name for name in OF_TWO_INPUTS if law_violations(engine, name)] == []
-    groups, of_joined = _firings_of_two_inputs(engine, "groups"), _firings_of_two_inputs(engine, "joined")
-    assert _groups(engine, "groups") == _groups(engine, "groups_again") == groups
-    assert _pairs(engine, "joined") == _pairs(engine, "joined_again") == _pairs_of(of_joined)
+    columns = {"groups": ("sort_array(left.v) AS left", "sort_array(right.v) AS right"), "joined": ("left_v", "right_v")}
+    tables = {name: _firings(engine, name, *columns[of]) for name, of in names.items()}
+    found = values_of({**tables, **{side: _log(engine, side) for side in "lr"}})
+    groups, of_joined = (_firings_of_two_inputs(engine, name, found) for name in ("groups", "joined"))
+    assert _with_tuples(found["groups"]) == _with_tuples(found["groups_again"]) == groups
+    assert found["joined"] == found["joined_again"] == _pairs_of(of_joined)
     assert any(left and right for *_, left, right in groups)
     assert max(number for _, _, _, number, *_ in groups) > 2
     assert any(at > end - 1 for _, _, end, _, at, *_ in of_joined), "a late row fires after its window's end"
@@ -170,9 +172,9 @@ def test_firings_of_two_inputs_in_steps_equal_the_model_and_a_backfill(make_engi
             (side, v) for _, _, _, _, _, *sides in firings if all(sides) for side, values in zip("lr", sides, strict=True) for v in values
         }
         counted = Counter(side for side, _ in matched)
-        found = engine.accounts.matches(name)
-        assert {side: sum(m.matched for m in found if m.side == side) for side in "lr"} == counted
-        assert engine.rebuild(name).missing == engine.rebuild(name).extra == 0
+        matches = engine.accounts.matches(name)
+        assert {side: sum(m.matched for m in matches if m.side == side) for side in "lr"} == counted
+        assert (rebuilt := engine.rebuild(name)).missing == rebuilt.extra == 0
 
 
 def test_a_purging_join_of_a_source_and_a_table_accounts_for_both(make_engine: MakeEngine) -> None:
@@ -186,11 +188,10 @@ def test_a_purging_join_of_a_source_and_a_table_accounts_for_both(make_engine: M
     for first in (0, 6):
         events = [Event("a", minute, minute * MINUTE) for minute in range(first, first + 6)]
         replay(engine, [{"l": events, "r": events}])
+        if first == 6:
+            engine.drain()
         for name in ("counts", "joined0", "joined1"):
             engine.advance(name)
-    engine.drain()
-    for name in ("counts", "joined0", "joined1"):
-        engine.advance(name)
     for name in ("joined0", "joined1"):
         assert law_violations(engine, name) == set(), name
         assert engine.views.table(name).count() > 4, name

@@ -1,13 +1,13 @@
 """Tables with `streams_as="query"`: after each step a table equals the closed ranges up to its watermark, whatever became of its query."""
 
 import random
-from collections import Counter
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from pyspark.sql import DataFrame
 
 from assets.contracts import DerivedAsset
 from operators import Cumulative, IntervalJoin, Sliding, Tumbling, WindowedAggregate
@@ -17,7 +17,8 @@ from platform_defs.engine import Engine
 from platform_defs.engine.advance.closed_ranges import ClosedRanges
 from platform_defs.engine.advance.running_queries import FOLDER, QueryError
 from tests.conftest import MakeEngine
-from tests.support.small_sources import MINUTE, Event, law_violations, replay, rows_of, source
+from tests.support.json_rows import json_rows_of
+from tests.support.small_sources import MINUTE, Event, law_violations, replay, source
 
 EDGE = 30
 """How far each batch moves the watermark, in ms."""
@@ -70,10 +71,14 @@ def make(make_engine: MakeEngine) -> Iterator[Any]:
 
 def _step(engine: Engine) -> None:
     """Advance all tables as a stream does; each equals the closed ranges up to its watermark."""
+    wanted = dict[str, DataFrame]()
     for name, table in engine.assets.items():
         [step] = engine.steps(name, checked=True, purpose="stream")
-        wanted = ClosedRanges(engine.reading, table).final_results(ClosedRange(None, step.after.closed_to or 0), step.after.seq)
-        assert Counter(rows_of(engine.views.table(name))) == Counter(rows_of(wanted)), name
+        final = ClosedRange(None, step.after.closed_to or 0)
+        wanted[f"{name} of closed ranges"] = ClosedRanges(engine.reading, table).final_results(final, step.after.seq)
+    found = json_rows_of({name: engine.views.table(name) for name in engine.assets} | wanted)
+    for name in engine.assets:
+        assert found[name] == found[f"{name} of closed ranges"], name
 
 
 def _running(engine: Engine) -> set[int]:

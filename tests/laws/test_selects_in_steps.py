@@ -11,8 +11,9 @@ from assets.contracts import DerivedAsset, Preparation
 from operators import Aggregate, Select, Tumbling, WindowedAggregate
 from platform_defs.engine import Engine
 from tests.conftest import MakeEngine
-from tests.support.change_feed import check_change_feed
-from tests.support.small_sources import MINUTE, Event, correct_totals, replay, rows_of, source
+from tests.support.change_feed import check_change_feeds
+from tests.support.json_rows import values_of
+from tests.support.small_sources import MINUTE, Event, correct_totals, replay, source, totals_of
 from tests.support.windows_in_engine import rows_with_watermark
 
 POSITIVE = Preparation(where="v > 0", select="k AS id, v * 10 AS tens")
@@ -51,38 +52,54 @@ def _batches(seed: int) -> list[Mapping[str, list[Event]]]:
 def test_a_table_has_the_matching_rows_that_are_not_late(make_engine: MakeEngine, seed: int) -> None:
     engine = make_engine([source("l")], _tables())
     live = [name for name in engine.assets if not name.endswith("_again")]
-    for batch in _batches(seed):
+    *batches, last = _batches(seed)
+    for batch in batches:
         replay(engine, [batch])
         for name in live:
             engine.advance(name)
         assert correct_totals(engine, "on_time")["l", "unmatched"] == 0
+    replay(engine, [last])
     engine.drain()
     for name in engine.assets:
         engine.advance(name)
+    found = _contents(engine)
     for name, lateness in LATENESS.items():
         matching = [(r.k, r.v * 10, r.t, r.watermark) for r in rows_with_watermark(engine, name) if r.v is not None and r.v > 0]
         late = [mark is not None and t + lateness <= mark for _, _, t, mark in matching]
         wanted = sorted([row[:3] for row, is_late in zip(matching, late, strict=True) if not is_late], key=repr)
-        assert _content(engine, name) == _content(engine, f"{name}_again") == wanted
-        assert engine.views.late(name, "l").count() == sum(late) > 0
-        account = correct_totals(engine, name)
-        assert (account["l", "matched"], account["l", "pending"], account["l", "late"]) == (len(wanted), 0, sum(late))
-        assert account["l", "accepted"] - sum(account["l", term] for term in ("matched", "late")) == sum(
-            a.filtered for a in engine.accounts.days(name)
-        )
-    kept = _content(engine, "lenient")
-    assert check_change_feed(engine, "lenient") == (0, 0), "a late row only adds"
-    assert rows_of(engine.views.table("large"), "id", "more") == sorted([(k, tens + 1) for k, tens, _ in kept if tens > 30], key=repr)
-    assert sum(n for (n,) in rows_of(engine.views.table("minutes"), "n")) == len(kept)
+        assert found[name] == found[f"{name}_again"] == wanted
+        assert len(found[f"late {name}"]) == sum(late) > 0
+        days = engine.accounts.days(name)
+        assert all(a.holds for a in days)
+        account = totals_of(days)
+        assert {term: account["l", term] for term in ("matched", "unmatched", "pending", "late")} == {
+            "matched": len(wanted),
+            "unmatched": 0,
+            "pending": 0,
+            "late": sum(late),
+        }
+        assert account["l", "accepted"] - sum(account["l", term] for term in ("matched", "late")) == sum(a.filtered for a in days)
+    kept = found["lenient"]
+    assert check_change_feeds(engine, ["lenient"]) == {"lenient": (0, 0)}, "a late row only adds"
+    assert found["large"] == sorted([(k, tens + 1) for k, tens, _ in kept if tens > 30], key=repr)
+    assert sum(n for (n,) in found["minutes"]) == len(kept)
     totals = {k: sum(tens for other, tens, _ in kept if other == k) for k, _, _ in kept}
-    assert dict(rows_of(engine.views.table("totals"), "id", "tens")) == totals
+    assert dict(found["totals"]) == totals
     for name in ("large", "minutes", "totals"):
         correct_totals(engine, name)
 
 
-def _content(engine: Engine, table: str) -> list[tuple[Any, ...]]:
-    """The rows of a table of selected rows: key, value and time in epoch ms."""
-    rows = engine.views.table(table)
-    assert {*rows.columns} == {"event_time", "seq", "arrival", "id", "tens", "result_time", "final_at"}
-    assert rows.where("event_time <> result_time OR event_time <> final_at").count() == 0
-    return rows_of(rows.select("id", "tens", F.unix_millis("result_time")))
+def _contents(engine: Engine) -> dict[str, list[tuple[Any, ...]]]:
+    """The rows of all tables, read by one query; of a selection, key, value and time in epoch ms. Its late rows are `late SELECTION`."""
+    readers = {"large": ("id", "more"), "minutes": ("n",), "totals": ("id", "tens")}
+    frames = {name: engine.views.table(name).select(*columns) for name, columns in readers.items()}
+    for name in (of + again for of in LATENESS for again in ("", "_again")):
+        rows = engine.views.table(name)
+        assert {*rows.columns} == {"event_time", "seq", "arrival", "id", "tens", "result_time", "final_at"}
+        has_one_time = F.expr("event_time = result_time AND event_time = final_at").alias("has_one_time")
+        frames[name] = rows.select("id", "tens", F.unix_millis("result_time").alias("time"), has_one_time)
+    found = values_of(frames | {f"late {name}": engine.views.late(name, "l").select("seq") for name in LATENESS})
+    for name in frames.keys() - readers.keys():
+        assert all(has_one_time for *_, has_one_time in found[name]), name
+        found[name] = [row[:3] for row in found[name]]
+    return found
