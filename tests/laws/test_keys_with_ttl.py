@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from deltalake import DeltaTable
+from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
@@ -20,7 +21,7 @@ from tests.conftest import MakeEngine
 from tests.laws.test_time_to_live import BATCHES, TTL
 from tests.support.clock import Clock
 from tests.support.json_rows import values_of
-from tests.support.small_sources import MINUTE, START, Event, join, replay, rows_of, source
+from tests.support.small_sources import MINUTE, START, Event, join, replay, source
 
 Row = tuple[str | None, int, int, tuple[int, int]]
 """A row of the log: its key, its value, its time in ms, and its position."""
@@ -35,9 +36,8 @@ TABLES: dict[str, Operator] = {
 }
 
 
-def _log(engine: Engine) -> list[Row]:
-    rows = engine.reading.log("l", engine.ledger.head).select("k", "v", F.unix_millis("event_time"), "seq", "arrival").collect()
-    return [(k, v, at, (seq, arrival)) for k, v, at, seq, arrival in rows]
+def _log(engine: Engine) -> DataFrame:
+    return engine.reading.log("l", engine.ledger.head).select("k", "v", F.unix_millis("event_time").alias("at"), "seq", "arrival")
 
 
 def _rows_within_ttl(rows: Sequence[Row], time: Callable[[Row], int], now: int | None) -> dict[str | None, list[Row]]:
@@ -64,7 +64,12 @@ def test_after_each_batch_each_table_equals_the_model(make_engine: MakeEngine, c
     for batch in BATCHES:
         clock.pass_ms(6 * MINUTE)
         replay(engine, [{"l": batch}])
-        log, mark = _log(engine), engine.reading.operator_timeline(engine.assets["kept"]).after[-1]
+        for name in TABLES:
+            engine.advance(name)
+        columns = {name: ["v"] if name == "last" else [*SUMS] for name in TABLES}
+        found = values_of({name: engine.views.table(name).select("k", *of) for name, of in columns.items()} | {"log": _log(engine)})
+        log: list[Row] = [(k, v, at, (seq, arrival)) for k, v, at, seq, arrival in found.pop("log")]
+        mark = engine.reading.operator_timeline(engine.assets["kept"]).after[-1]
         times = {entry[0].seq: entry[0].ingested_at for entry in engine.ledger.entries()}
         in_event_time = _rows_within_ttl(log, lambda r: r[2], mark)
         last = sorted(((k, max(rows, key=lambda r: r[2:])[1]) for k, rows in in_event_time.items()), key=repr)
@@ -74,25 +79,26 @@ def test_after_each_batch_each_table_equals_the_model(make_engine: MakeEngine, c
             "idle": _summed(_rows_within_ttl(log, lambda r, times=times: times[r[3][0]], engine.ledger.entries()[-1][0].ingested_at)),
             "last": last,
         }
-        for name in TABLES:
-            engine.advance(name)
-        columns = {name: ["v"] if name == "last" else [*SUMS] for name in TABLES}
-        found = values_of({name: engine.views.table(name).select("k", *of) for name, of in columns.items()})
         assert found == wanted, batch
         expired += len(wanted["kept"]) - len(wanted["removed"])
     assert expired > 0
-    for name, operator in TABLES.items():
-        changelog = engine.views.table(f"changelog/{name}")
-        assert rows_of(fold(changelog.drop("changed_at"), key=operator.emits.key, order="step")) == rows_of(engine.views.table(name))
+    changelogs = {name: engine.views.table(f"changelog/{name}").drop("changed_at") for name in TABLES}
+    frames = {f"folded {name}": fold(changelogs[name], key=operator.emits.key, order="step") for name, operator in TABLES.items()}
+    stored = {name: engine.views.table(name) for name in TABLES}
+    assert {name: [*table.columns] for name, table in stored.items()} == {name: frames[f"folded {name}"].columns for name in TABLES}
+    found = values_of(frames | stored)
+    for name in TABLES:
+        assert found[f"folded {name}"] == found[name] != [], name
         assert all(account.holds for account in engine.accounts.days(name)), name
     clock.pass_ms(30 * MINUTE)  # without rows, the watermark removes expired keys, and the clock those of `idle`
     engine.ingestion.control_batches.watermark({"l": START + 80 * MINUTE})
     assert engine.pending.upserted_tables() == ["removed", "idle", "last"]
     for name in ("removed", "idle", "last"):
         engine.advance(name)
-        assert engine.views.table(name).isEmpty(), name
         assert all(account.holds for account in engine.accounts.days(name)), name
-    assert engine.views.table("kept").count() == len({event.k for batch in BATCHES for event in batch})
+    remaining = values_of({name: engine.views.table(name).select("k") for name in TABLES})
+    keys = sorted(((key,) for key in {event.k for batch in BATCHES for event in batch}), key=repr)
+    assert remaining == {"kept": keys, "removed": [], "idle": [], "last": []}
 
 
 KEYS = 1_000
@@ -128,13 +134,12 @@ def _engine_of_pairs(make_engine: MakeEngine) -> Engine:
     return make_engine([source("l"), source("r")], [PAIRS, *tables])
 
 
-def _model_of_pairs(engine: Engine) -> Rows:
+def _model_of_pairs(engine: Engine, pairs: Sequence[tuple[Any, ...]]) -> Rows:
     """The rows of each table, from the rows of the pairs and the time up to which none is missing."""
-    pairs = engine.views.table("pairs").select("k", "left_v", "right_v", F.unix_millis("result_time")).collect()
     closed_to = engine.pending.progress("pairs").closed_to
     now = None if closed_to is None else closed_to - PAIRS.operator.reads.watermark_delay
-    rows = [(k, left_v, at, (0, 0)) for k, left_v, _, at in pairs]
-    alone = [(k, left_v, at, (0, 0)) for k, left_v, right_v, at in pairs if right_v is None]
+    rows = [(k, left_v, at, (0, 0)) for k, left_v, _, at, *_ in pairs]
+    alone = [(k, left_v, at, (0, 0)) for k, left_v, right_v, at, *_ in pairs if right_v is None]
     kept, removed = _rows_within_ttl(rows, lambda r: r[2], None), _rows_within_ttl(rows, lambda r: r[2], now)
     best = {k: sorted((row[1] for row in of_key), reverse=True)[:2] for k, of_key in removed.items()}
     found: Rows = {
@@ -147,15 +152,15 @@ def _model_of_pairs(engine: Engine) -> Rows:
     return {name: sorted(rows, key=repr) for name, rows in found.items()}
 
 
-def _tables_of_pairs(engine: Engine) -> Rows:
+def _read(engine: Engine) -> tuple[Rows, list[tuple[Any, ...]]]:
+    """The rows of each table, and those of the pairs with the positions of their left rows; one query."""
     frames = {name: engine.views.table(name) for name in OF_PAIRS}
     frames["last_pair"] = frames["last_pair"].withColumn("at", F.unix_millis("event_time"))
-    return values_of({name: rows.select("k", *VALUES.get(name, ("n", "total"))) for name, rows in frames.items()})
-
-
-def _unmatched_rows(engine: Engine) -> set[tuple[Any, ...]]:
-    """The positions of the left rows that are results without a right row."""
-    return {*rows_of(engine.views.table("pairs").where("right_v IS NULL"), "left_seq", "left_arrival")}
+    tables = {name: rows.select("k", *VALUES.get(name, ("n", "total"))) for name, rows in frames.items()}
+    at = F.unix_millis("result_time").alias("at")
+    pairs = engine.views.table("pairs").select("k", "left_v", "right_v", at, "left_seq", "left_arrival")
+    found = values_of(tables | {"pairs": pairs})
+    return found, found.pop("pairs")
 
 
 def _advance_readers(engine: Engine) -> None:
@@ -172,10 +177,11 @@ def test_over_final_results_each_table_equals_the_model(make_engine: MakeEngine,
         replay(engine, [batch])
         # after the second batch, the watermark of the sources is ahead of the table: the keys of rows that it does not have yet must stay
         engine.advance("pairs", until=START + 20 * MINUTE if number == 1 else None)
-        unmatched.append(_unmatched_rows(engine))
         _advance_readers(engine)
-        wanted = _model_of_pairs(engine)
-        assert _tables_of_pairs(engine) == wanted, number
+        found, pairs = _read(engine)
+        unmatched.append({(seq, arrival) for _, _, right_v, _, seq, arrival in pairs if right_v is None})
+        wanted = _model_of_pairs(engine, pairs)
+        assert found == wanted, number
         expired += len(wanted["sums"]) - len(wanted["removed_sums"])
     assert expired > KEYS / 4
     assert engine.pending.progress("pairs").corrected
@@ -186,15 +192,15 @@ def test_over_final_results_each_table_equals_the_model(make_engine: MakeEngine,
     replay(at_once, [{name: [event for batch in batches for event in batch[name]] for name in ("l", "r")}])
     at_once.advance("pairs")
     _advance_readers(at_once)
-    assert _tables_of_pairs(at_once) == wanted
+    assert _read(at_once)[0] == wanted
     DeltaTable(engine.lake.path("pairs")).delete("k LIKE '%1'")
     DeltaTable(engine.lake.path("top_pairs")).delete("k LIKE '%2'")
     assert engine.rebuild("pairs").missing > 0
     assert engine.rebuild("top_pairs").missing > 0
     _advance_readers(engine)
-    assert _tables_of_pairs(engine) == wanted
+    assert _read(engine)[0] == wanted
     engine.ingestion.control_batches.watermark(dict.fromkeys(("l", "r"), START + 200 * MINUTE))
     engine.advance("pairs")
     assert {*engine.pending.upserted_tables()} == {*OF_PAIRS}
     _advance_readers(engine)
-    assert [name for name, rows in _tables_of_pairs(engine).items() if rows] == ["sums"]
+    assert [name for name, rows in _read(engine)[0].items() if rows] == ["sums"]
