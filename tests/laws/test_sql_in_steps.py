@@ -9,8 +9,11 @@ import random
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
+from pyspark.sql.types import StructType
 
 import operators
 from platform_defs.declared.sql_pipeline import read_sql
@@ -176,8 +179,8 @@ def frames(spark: SparkSession, made: list[dict[str, list[dict[str, object]]]]) 
     }
     read: dict[str, DataFrame] = {}
     for name, schema in schemas.items():
-        lines = spark.createDataFrame([(json.dumps(row),) for batch in made for row in batch[name]], "value string")
-        read[name] = lines.selectExpr(f"inline(array(from_json(value, '{schema}')))")
+        rows = pa.Table.from_pylist([row for batch in made for row in batch[name]])
+        read[name] = spark.createDataFrame(rows.cast(to_arrow_schema(StructType.fromDDL(schema))))
     return read
 
 
