@@ -6,7 +6,6 @@ import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from datetime import UTC, datetime
-from decimal import Decimal
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,6 +17,7 @@ from operators import OperatorError
 from operators.sql.explain import describe_parameters
 from platform_defs.declared.sql_pipeline import read_sql
 from platform_defs.testing import Sandbox
+from tests.support.sandbox_rows import rows_of_tables
 
 COLUMNS = {
     "q0": ("auction", "bidder", "price", "customTime", "extra"),
@@ -268,12 +268,13 @@ def test_each_table_has_the_rows_of_its_query(spark: SparkSession, tmp_path: Pat
     sandbox.engine.drain()
     for table in sandbox.engine.assets:
         sandbox.engine.advance(table)
+    found = rows_of_tables(sandbox, COLUMNS)
     for table, expected in _expected(events["person"], events["auction"], events["bid"]).items():
         assert expected, table
-        assert [tuple(map(_plain, row)) for row in sandbox.rows(table, *COLUMNS[table])] == sorted(expected), table
+        assert [tuple(map(_plain, row)) for row in found[table]] == sorted(expected), table
 
 
 def _plain(value: Any) -> Any:
     if isinstance(value, datetime):
         return _text(round(value.replace(tzinfo=value.tzinfo or UTC).timestamp() * SECOND))
-    return float(value) if isinstance(value, Decimal) else value
+    return value

@@ -10,6 +10,7 @@ from pyspark.sql import SparkSession
 from assets.pipeline import Pipeline
 from examples.windows.pipeline import TABLES, orders, pipeline
 from platform_defs.testing import Sandbox
+from tests.support.sandbox_rows import rows_of_tables
 
 CLICKS = """click_id,user,page,clicked_at
 1,ann,home,2026-03-01T09:00:00Z
@@ -43,10 +44,6 @@ BOUNDS = ("window_start", "window_end")
 
 def _clock(value: Any) -> Any:
     return value.strftime("%H:%M" if value.second == 0 else "%H:%M:%S") if isinstance(value, datetime) else value
-
-
-def _rows(sandbox: Sandbox, table: str, *columns: str) -> list[tuple[Any, ...]]:
-    return [tuple(map(_clock, row)) for row in sandbox.rows(table, *columns)]
 
 
 @pytest.mark.usefixtures("interpreted_plans")
@@ -111,10 +108,11 @@ def test_each_table_of_the_pipeline(spark: SparkSession, tmp_path: Path) -> None
         ("unpaid_orders", "order_id"): [("c",)],
         ("orders_of_hour", "window_start", "orders"): [("09:00", 3), ("10:00", 1)],
     }
-    for (table, *columns), rows in wanted.items():
-        assert _rows(sandbox, table, *columns) == rows, table
-    totals = _rows(sandbox, "orders_today", "window_end", "orders", "amount")
-    assert totals == [("10:00", 3, 115.0), *((f"{hour % 24:02}:00", 4, 185.0) for hour in range(11, 25))]
+    totals = [("10:00", 3, 115.0), *((f"{hour % 24:02}:00", 4, 185.0) for hour in range(11, 25))]
+    wanted["orders_today", "window_end", "orders", "amount"] = totals
+    found = rows_of_tables(sandbox, {table: columns for table, *columns in wanted})
+    for (table, *_), rows in wanted.items():
+        assert [tuple(map(_clock, row)) for row in found[table]] == rows, table
 
 
 def test_open_windows_show_early_results(spark: SparkSession, tmp_path: Path) -> None:
