@@ -52,6 +52,7 @@ DEAREST = """
 """
 
 
+@pytest.mark.usefixtures("interpreted_plans")
 @pytest.mark.skipif(not (OLIST / ITEMS).is_file(), reason=f"Olist's sample is not here: {OLIST}")
 def test_the_rankings_equal_those_of_duckdb(make_engine: MakeEngine, tmp_path: Path) -> None:
     engine = make_engine([order_items(POLICY)], ASSETS)
