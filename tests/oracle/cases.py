@@ -119,7 +119,7 @@ def _field(joined: Joined, name: str) -> Any:
 
 def order_by(params: Mapping[str, Any]) -> list[str]:
     """The order of a Top-N case as our operators take it: `v DESC NULLS LAST`."""
-    return [" ".join([column, direction, *(f"NULLS {place}" for place in nulls)]) for column, direction, *nulls in params["order_by"]]
+    return [" ".join([column, direction, *(f"NULLS {end}" for end in nulls)]) for column, direction, *nulls in params["order_by"]]
 
 
 def files(folder: Path) -> Iterator[Path]:

@@ -11,7 +11,7 @@ from tests.support.json_rows import values_of
 
 
 def rows_of_tables(sandbox: Sandbox, columns: Mapping[str, Sequence[str]]) -> dict[str, list[tuple[Any, ...]]]:
-    """The rows of each table as `values_of` reads them, with times as `datetime` (in UTC, except `TIMESTAMP_NTZ`), sorted with nulls last."""
+    """The rows of each table as `values_of` reads them, nulls last, with times as `datetime` (in UTC, except `TIMESTAMP_NTZ`)."""
     frames = {table: sandbox.engine.views.table(table).select(*names) for table, names in columns.items()}
     found = dict[str, list[tuple[Any, ...]]]()
     for table, rows in values_of(frames).items():
