@@ -1,0 +1,48 @@
+"""The statements of Flink's documentation give the rows of Flink, which `flink_rows.yaml` has."""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+import yaml
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
+import operators
+from tests.operators.sql.test_flink_statements import DOCUMENT, MAPPED
+from tests.support.json_rows import values_of
+
+RECORDED = yaml.safe_load(Path(__file__).with_name("flink_rows.yaml").read_text("utf-8"))
+RESULTS: dict[str, list[list[Any]]] = RECORDED["results"]
+OTHERWISE = {"window join, anti by NOT IN"}
+"""A null matches nothing in Tidemark's NOT IN, as docs/reference/sql.md says: it has rows that Flink leaves out."""
+STATEMENTS = {case["name"]: case["sql"] for case in MAPPED if case["name"] in RESULTS}
+
+
+def frame(spark: SparkSession, table: Mapping[str, Any]) -> DataFrame:
+    """The rows of a recorded table, with the order in which they arrived."""
+    names = spark.createDataFrame([], table["schema"]).columns
+    texts = [json.dumps(dict(zip(names, row, strict=True))) for row in table["rows"]]
+    rows = spark.createDataFrame(pa.table({"row": texts, "arrival": range(len(texts))}))
+    return rows.select(F.from_json("row", table["schema"]).alias("row"), "arrival").select("row.*", F.lit(0).alias("seq"), "arrival")
+
+
+def test_each_statement_with_recorded_rows_is_mapped():
+    assert STATEMENTS.keys() == RESULTS.keys()
+    assert len(RESULTS) > 60
+
+
+@pytest.mark.spark
+@pytest.mark.usefixtures("interpreted_plans")
+@pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.oracle_all)], ids=["a quarter of them", "all of them"])
+def test_statements_give_the_rows_of_flink(spark: SparkSession, every: int):
+    frames = {name: frame(spark, table) for name, table in RECORDED["tables"].items()}
+    made = {name: operators.sql(f"{DOCUMENT['tables']};{STATEMENTS[name]}", frames) for name in [*STATEMENTS][::every]}
+    found = values_of(made)
+    wanted = {name: sorted(map(tuple, RESULTS[name]), key=repr) for name in made}
+    assert {name: rows for name, rows in found.items() if name not in OTHERWISE and rows != wanted[name]} == {}
+    for name in OTHERWISE & made.keys():
+        assert {*wanted[name]} < {*found[name]}, "a null matches nothing"
