@@ -116,7 +116,7 @@ def pytest_collection() -> Iterator[None]:
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark the tests that need Spark or a Kafka broker, so that the others can be run alone; put the longest tests first.
 
-    Modules that need a broker are next to each other: a broker that waits for the next one uses a thirtieth of a core.
+    Modules that need a broker are next to each other: a broker that waits for the next module uses a thirtieth of a core.
     """
     for item in items:
         folder = {"kafka"} & {item.path.parent.name}

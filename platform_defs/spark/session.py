@@ -161,7 +161,7 @@ def before_start(settings: Settings) -> dict[str, str]:
     """
     config = spark_config(settings)
     options = config[JAVA_OPTIONS]
-    with suppress(JavaNotFound):  # the driver may start on another machine, and the archive belongs to this machine's Java
+    with suppress(JavaNotFound):  # the options can be printed without Java; then they name no archive
         options = _with_archive(options, find_java())
     return {name: config[name] for name in _BEFORE_START} | {JAVA_OPTIONS: options}
 

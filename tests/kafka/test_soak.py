@@ -85,5 +85,5 @@ def test_nothing_is_lost_or_doubled_when_job_broker_and_workers_are_killed(tmp_p
     small = {"heap": "1g", "executor_memory": "512m"}
     found = run(Soak(work=tmp_path / "soak", minutes=2, rate=400.0, keys=20, kill_every_s=22, **small), lambda _: None)
     assert {kill["kind"] for kill in found["kills"]} == {"job", "broker", "worker"}
-    of_speed = ("has grown", "behind in the last third")  # `make soak` judges them, in a run that is long enough
+    of_speed = ("has grown", "behind in the last third")  # `make soak` checks both, in a run that is long enough
     assert [problem for problem in found["problems"] if not any(text in problem for text in of_speed)] == []

@@ -149,11 +149,12 @@ def test_firings_of_two_inputs_in_steps_equal_the_model_and_a_backfill(make_engi
     tables = [DerivedAsset(name=name, inputs=("l", "r"), operator=OF_TWO_INPUTS[of]) for name, of in names.items()]
     engine = make_engine([source("l"), source("r")], tables)
     seen = list[int]()
-    for number, batch in enumerate(_batches(random.Random(7))):
+    *_, last = batches = _batches(random.Random(7))
+    for batch in batches:
         replay(engine, [{"l": batch["l"][::2], "r": batch["l"][1::2]}])
-        if number == 2:
+        if batch is last:
             engine.drain()
-        for name in names if number == 2 else OF_TWO_INPUTS:
+        for name in names if batch is last else OF_TWO_INPUTS:
             engine.advance(name)
         seen.append(engine.views.table("groups").count())
     assert [name for name in OF_TWO_INPUTS if law_violations(engine, name)] == []

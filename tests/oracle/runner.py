@@ -17,6 +17,7 @@ from tests.oracle.leaderboards import TOPN, TopNCase
 from tests.oracle.windowed import WindowCase
 
 STEPPED = 5
+_CANNOT_BE_RUN = "cannot be run: "
 _Case = TypeVar("_Case", WindowCase, TopNCase)
 
 
@@ -75,14 +76,17 @@ def run_all(spark: SparkSession, folder: Path, gathered: Gathered) -> list[CaseR
 def _compare_all(
     compare_cases: Callable[[SparkSession, Sequence[_Case]], list[CaseResult]], spark: SparkSession, cases: Sequence[_Case]
 ) -> list[CaseResult]:
-    """Compare cases together; an error fails only the cases that have it alone."""
+    """Compare cases together. A case that cannot be run fails alone; an error that no case has alone is raised."""
     try:
         return compare_cases(spark, cases)
     except Exception as error:
         if len(cases) == 1:
-            return [CaseResult(cases[0].name, "failed", (f"cannot be run: {type(error).__name__}: {error}",))]
+            return [CaseResult(cases[0].name, "failed", (f"{_CANNOT_BE_RUN}{type(error).__name__}: {error}",))]
         middle = len(cases) // 2
-        return [result for half in (cases[:middle], cases[middle:]) for result in _compare_all(compare_cases, spark, half)]
+        results = [result for half in (cases[:middle], cases[middle:]) for result in _compare_all(compare_cases, spark, half)]
+        if not any(why.startswith(_CANNOT_BE_RUN) for result in results for why in result.why):
+            raise
+        return results
 
 
 def run(spark: SparkSession, folder: Path, cases: Sequence[Case], stepped: int = STEPPED) -> list[CaseResult]:

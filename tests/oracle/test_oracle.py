@@ -175,17 +175,28 @@ def test_a_folder_without_a_case_of_the_operator_is_an_error(
     assert "has no case with the operator 'intervall_join'" in capsys.readouterr().err
 
 
-def test_an_error_in_one_case_fails_only_that_case(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def _run_windows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_bad: Callable[[str], bool]) -> list[CaseResult]:
+    """The results of the cases a, b and c; cases whose names together are bad cannot be run."""
+
     def compare_cases(_: object, cases: Sequence[WindowCase]) -> list[CaseResult]:
-        if "b" in [case.content["name"] for case in cases]:
+        if is_bad("".join(case.content["name"] for case in cases)):
             raise ValueError("a bad case")
         return [CaseResult(case.name, "passed") for case in cases]
 
     monkeypatch.setattr(windowed, "compare_cases", compare_cases)
     cases = [WindowCase({"operator": "dedup", "name": name}) for name in "abc"]
-    results = run_all(None, tmp_path, Gathered([], [], {}, cases))  # pyright: ignore[reportArgumentType]
+    return run_all(None, tmp_path, Gathered([], [], {}, cases))  # pyright: ignore[reportArgumentType]
+
+
+def test_a_windowed_case_that_cannot_be_run_fails_alone(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    results = _run_windows(tmp_path, monkeypatch, lambda names: "b" in names)
     assert [(r.name, r.status) for r in results] == [("dedup/a", "passed"), ("dedup/b", "failed"), ("dedup/c", "passed")]
     assert results[1].why == ("cannot be run: ValueError: a bad case",)
+
+
+def test_an_error_that_no_windowed_case_has_alone_is_raised(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="a bad case"):
+        _run_windows(tmp_path, monkeypatch, lambda names: len(names) > 1)
 
 
 def test_nulls_of_an_order_are_read():

@@ -15,6 +15,7 @@ from tests.oracle.windowed import (
     WindowCase,
     compare,
     gather,
+    newest_ranks,
     parse,
     run,
 )
@@ -58,3 +59,16 @@ def test_a_case_without_results_is_compared():
     params = {"time": "rowtime", "keep": "first", "partition_by": "k"}
     case = parse({"operator": DEDUP, "name": "nothing", "params": params, "input": [], "expected": []})
     assert [compare(case, found).status for found in (Counter[Row](), Counter([()]))] == ["passed", "failed"]
+
+
+def test_the_ranks_of_the_last_firing_in_a_step_count():
+    first, again, second = ({"step": 5, "window_end": 1000, "rank": rank, "key": key} for rank, key in ((1, "a"), (1, "b"), (2, "a")))
+    assert newest_ranks([first, again, second]) == [again, second]
+
+
+@pytest.mark.usefixtures("interpreted_plans")
+@pytest.mark.spark
+def test_a_case_without_results_can_be_run_with_others(spark: SparkSession):
+    case = next(case for case in gather(ORACLE) if case.content["operator"] == DEDUP)
+    nothing = WindowCase({**case.content, "name": "nothing", "input": [], "expected": [], "expected_final": []})
+    assert run(spark, [nothing, case]) == {nothing.name: Counter(), case.name: case.wanted}

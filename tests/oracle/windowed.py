@@ -110,7 +110,7 @@ class WindowCase:
     def final(self) -> list[Mapping[str, Any]]:
         """The last value that Flink emitted for each key and window."""
         if self.content["operator"] == CONSECUTIVE and self.lateness:
-            return _newest_ranks(self.expected)
+            return newest_ranks(self.expected)
         if self.content["operator"] != WINDOW_JOIN or not self.lateness:
             return self.expected
         return self._last_firings()
@@ -203,8 +203,11 @@ def newest(rows: Sequence[Mapping[str, Any]], *key: str) -> list[Mapping[str, An
     return [row for row in rows if row["step"] == last[tuple(row[c] for c in key)]]
 
 
-def _newest_ranks(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
-    """The ranks of each window from its last firing. A window can fire several times in a step; each firing begins with rank 1."""
+def newest_ranks(rows: Sequence[Mapping[str, Any]]) -> list[Mapping[str, Any]]:
+    """The ranks of each window from its last firing, by Flink's order of emission.
+
+    A window can fire several times in a step. Each firing begins with rank 1.
+    """
     last = dict[int, list[Mapping[str, Any]]]()
     for row in rows:
         if row["rank"] == 1:
@@ -261,13 +264,14 @@ def run(spark: SparkSession, cases: Sequence[WindowCase]) -> dict[str, Counter[R
     groups: dict[str, list[WindowCase]] = {}
     for case in cases:
         groups.setdefault(json.dumps([case.content["operator"], case.params], sort_keys=True), []).append(case)
-    made = {name: _result_columns(group[0], _result(group[0], _input(spark, group))) for name, group in groups.items()}
+    of_groups = {name: max(group, key=lambda case: len(case.columns)) for name, group in groups.items()}  # with results if any has
+    made = {name: _result_columns(of_groups[name], _result(group[0], _input(spark, group))) for name, group in groups.items()}
     found, marks = {case.name: Counter[Row]() for case in cases}, {case.name: case.last_mark for case in cases}
     for name, rows in dicts_of(made, _FRAMES_OF_A_QUERY).items():
         for values in rows:
             mark = marks[values["case_id"]]
             if mark is None or "window_end" not in values or values["window_end"] - 1 <= mark:
-                found[values["case_id"]][tuple(_plain(values[c]) for c in groups[name][0].columns)] += 1
+                found[values["case_id"]][tuple(_plain(values[c]) for c in of_groups[name].columns)] += 1
     return found
 
 

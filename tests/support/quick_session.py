@@ -7,9 +7,10 @@ from platform_defs.setup.jars import jar_paths
 from platform_defs.spark.session import JAVA_OPTIONS, LOGGING, session
 
 UNVERIFIED = "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
-"""The JVM does not verify the bytecode of JARs, which are pinned. Printing the version of Spark takes 8 % less CPU time so."""
-_SMALL = f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto -Xlog:disable {UNVERIFIED}"
-QUICK_JVM = f"-Dlog4j2.configurationFile={LOGGING.as_uri()} {_SMALL}"
+"""The JVM does not verify the bytecode of JARs, which are pinned. With it, printing Spark's version takes 8 % less CPU time."""
+QUICK_JVM = (
+    f"-Dlog4j2.configurationFile={LOGGING.as_uri()} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto -Xlog:disable {UNVERIFIED}"
+)
 """Options of a JVM that compiles little, with the product's logging."""
 INTERPRETED = {
     "spark.sql.adaptive.enabled": "false",

@@ -44,7 +44,7 @@ _SETTINGS = {
     "spark.sql.streaming.noDataProgressEventInterval": "3600000",  # only batches are in the recent progress
     "spark.sql.streaming.multipleWatermarkPolicy": "min",
     "spark.sql.streaming.minBatchesToRetain": "2",  # no query goes back to an earlier state
-    "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",  # no later process reads the files of a checkpoint
+    "spark.sql.streaming.checkpoint.fileChecksum.enabled": "false",  # no later process reads a checkpoint
     "spark.sql.streaming.metricsEnabled": "false",
     "spark.sql.exchange.reuse": "false",  # a join whose two shuffles are shared never removes state
     "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",

@@ -1,4 +1,4 @@
-"""The statements of Flink's documentation give the rows of Flink, which `flink_rows.yaml` has."""
+"""The statements of Flink's documentation give the values of Flink, which `flink_rows.yaml` has."""
 
 import json
 from collections.abc import Mapping
@@ -17,9 +17,14 @@ from tests.support.json_rows import values_of
 
 RECORDED = yaml.safe_load(Path(__file__).with_name("flink_rows.yaml").read_text("utf-8"))
 RESULTS: dict[str, list[list[Any]]] = RECORDED["results"]
-OTHERWISE = {"window join, anti by NOT IN"}
-"""A null matches nothing in Tidemark's NOT IN, as docs/reference/sql.md says: it has rows that Flink leaves out."""
+WANTED = RESULTS | {"window join, anti by NOT IN": RESULTS["window join, anti by NOT EXISTS"]}
+"""A null matches nothing in Tidemark's NOT IN, as docs/reference/sql.md says."""
 STATEMENTS = {case["name"]: case["sql"] for case in MAPPED if case["name"] in RESULTS}
+NOT_RECORDED = {
+    "group aggregation, having, with columns that are computed from the key and the aggregates",  # Flink's CONCAT takes no number
+    "lookup join",  # Flink refuses it for files
+    "create table, processing time",  # the rows depend on the clock
+}
 
 
 def frame(spark: SparkSession, table: Mapping[str, Any]) -> DataFrame:
@@ -30,19 +35,16 @@ def frame(spark: SparkSession, table: Mapping[str, Any]) -> DataFrame:
     return rows.select(F.from_json("row", table["schema"]).alias("row"), "arrival").select("row.*", F.lit(0).alias("seq"), "arrival")
 
 
-def test_each_statement_with_recorded_rows_is_mapped():
+def test_all_mapped_statements_but_three_have_recorded_rows():
+    assert {case["name"] for case in MAPPED} - RESULTS.keys() == NOT_RECORDED
     assert STATEMENTS.keys() == RESULTS.keys()
-    assert len(RESULTS) > 60
 
 
-@pytest.mark.spark
 @pytest.mark.usefixtures("interpreted_plans")
 @pytest.mark.parametrize("every", [4, pytest.param(1, marks=pytest.mark.oracle_all)], ids=["a quarter of them", "all of them"])
 def test_statements_give_the_rows_of_flink(spark: SparkSession, every: int):
     frames = {name: frame(spark, table) for name, table in RECORDED["tables"].items()}
     made = {name: operators.sql(f"{DOCUMENT['tables']};{STATEMENTS[name]}", frames) for name in [*STATEMENTS][::every]}
+    wanted = {name: sorted(map(tuple, WANTED[name]), key=repr) for name in made}
     found = values_of(made)
-    wanted = {name: sorted(map(tuple, RESULTS[name]), key=repr) for name in made}
-    assert {name: rows for name, rows in found.items() if name not in OTHERWISE and rows != wanted[name]} == {}
-    for name in OTHERWISE & made.keys():
-        assert {*wanted[name]} < {*found[name]}, "a null matches nothing"
+    assert {name: rows for name, rows in found.items() if rows != wanted[name]} == {}
