@@ -80,10 +80,8 @@ class FlinkParser(Parser):
         """The columns of PARTITION BY, in brackets or up to the comma before DESCRIPTOR or a named argument."""
         if not self._match(TokenType.PARTITION_BY):
             return []
-        if self._match(TokenType.L_PAREN):
-            in_brackets: list[Any] = self._parse_csv(self._column)
-            self._match_r_paren()
-            return in_brackets
+        if self._curr and self._curr.token_type == TokenType.L_PAREN:
+            return self._parse_wrapped_csv(self._column)
         columns: list[Any] = [self._column()]
         while self._curr and self._curr.token_type == TokenType.COMMA and str(self._next.text).upper() not in (DESCRIPTOR, "TIMECOL"):
             self._advance()

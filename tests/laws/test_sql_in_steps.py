@@ -9,15 +9,13 @@ import random
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql.pandas.types import to_arrow_schema
-from pyspark.sql.types import StructType
 
 import operators
 from platform_defs.declared.sql_pipeline import read_sql
 from platform_defs.testing import Sandbox
+from tests.operators.frames import frame_of_json
 from tests.support.json_rows import json_rows_of
 
 pytestmark = pytest.mark.spark
@@ -179,8 +177,7 @@ def frames(spark: SparkSession, made: list[dict[str, list[dict[str, object]]]]) 
     }
     read: dict[str, DataFrame] = {}
     for name, schema in schemas.items():
-        rows = pa.Table.from_pylist([row for batch in made for row in batch[name]])
-        read[name] = spark.createDataFrame(rows.cast(to_arrow_schema(StructType.fromDDL(schema))))
+        read[name] = frame_of_json(spark, (row for batch in made for row in batch[name]), schema)
     return read
 
 

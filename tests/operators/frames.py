@@ -35,6 +35,11 @@ def frame_of(spark: SparkSession, rows: Iterable[tuple[object, ...]], schema: st
     return frame(spark, rows, to_arrow_schema(StructType.fromDDL(schema)))
 
 
+def frame_of_json(spark: SparkSession, rows: Iterable[Mapping[str, object]], schema: str) -> DataFrame:
+    """Rows of JSON, in which times are text, as a frame of a DDL schema. The first row has all columns, in the schema's order."""
+    return spark.createDataFrame(pa.Table.from_pylist([*rows]).cast(to_arrow_schema(StructType.fromDDL(schema))))
+
+
 def tagged(frames: Mapping[str, DataFrame]) -> DataFrame:
     """Several frames as one, so that one Spark job computes all of them."""
     parts = [rows.select(F.lit(tag).alias("tag"), *rows.columns) for tag, rows in frames.items()]

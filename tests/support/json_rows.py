@@ -34,7 +34,7 @@ def dicts_of(frames: Mapping[Name, DataFrame], frames_of_a_query: int = 1_000) -
 
 def values_of(frames: Mapping[str, DataFrame]) -> dict[str, list[tuple[Any, ...]]]:
     """The rows of several frames as tuples, sorted for comparison, read by one query; a time that is not selected as a number is text."""
-    return {name: sorted((tuple(json.loads(row).values()) for row in rows), key=repr) for name, rows in json_rows_of(frames).items()}
+    return {name: sorted((tuple(row.values()) for row in rows), key=repr) for name, rows in dicts_of(frames).items()}
 
 
 def _as_json() -> Column:

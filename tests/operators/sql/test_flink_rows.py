@@ -1,17 +1,16 @@
 """The statements of Flink's documentation give the values of Flink, which `flink_rows.yaml` has."""
 
-import json
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 import yaml
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 import operators
+from tests.operators.frames import frame_of_json
 from tests.operators.sql.test_flink_statements import DOCUMENT, MAPPED
 from tests.support.json_rows import values_of
 
@@ -29,10 +28,9 @@ NOT_RECORDED = {
 
 def frame(spark: SparkSession, table: Mapping[str, Any]) -> DataFrame:
     """The rows of a recorded table, with the order in which they arrived."""
-    names = spark.createDataFrame([], table["schema"]).columns
-    texts = [json.dumps(dict(zip(names, row, strict=True))) for row in table["rows"]]
-    rows = spark.createDataFrame(pa.table({"row": texts, "arrival": range(len(texts))}))
-    return rows.select(F.from_json("row", table["schema"]).alias("row"), "arrival").select("row.*", F.lit(0).alias("seq"), "arrival")
+    schema = f"{table['schema']}, seq BIGINT, arrival BIGINT"
+    names = StructType.fromDDL(schema).fieldNames()  # pyright: ignore[reportAttributeAccessIssue]
+    return frame_of_json(spark, [dict(zip(names, (*row, 0, n), strict=True)) for n, row in enumerate(table["rows"])], schema)
 
 
 def test_all_mapped_statements_but_three_have_recorded_rows():
