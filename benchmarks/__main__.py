@@ -156,6 +156,7 @@ def ledger_age(
 def cycle(
     rows: Annotated[int, typer.Option(help="Rows that land in each cycle, in all sources together, about.", min=1)] = 4_000,
     cycles: Annotated[int, typer.Option(help="Cycles; the last one counts.", min=1)] = 6,
+    join: Annotated[bool, typer.Option("--join", help="Only the join of orders and payments, in place of the whole shop.")] = False,
     checks: Annotated[bool, typer.Option("--checks", help="Run the suites of Great Expectations too.")] = False,
     tables: Annotated[bool, typer.Option("--tables", help="Process one table at a time, and print the cost of each.")] = False,
     dagster: Annotated[bool, typer.Option("--dagster", help="Run Dagster's jobs in this process, always with the suites.")] = False,
@@ -169,7 +170,7 @@ def cycle(
 
     folder = work / "cycle"
     shutil.rmtree(folder, ignore_errors=True)
-    last, empty = run(folder, rows, cycles, checks=checks, by_table=tables, dagster=dagster, cores=cores, heap=heap, note=print)
+    last, empty = run(folder, rows, cycles, join=join, checks=checks, by_table=tables, dagster=dagster, cores=cores, heap=heap, note=print)
     for name, cost in last.tables.items() if tables else ():
         print(f"{name}: {cost}")
     if as_json:

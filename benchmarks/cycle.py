@@ -7,7 +7,7 @@ with one table after the other.
 """
 
 import time
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -20,7 +20,9 @@ from great_expectations.expectations.expectation import Expectation
 from pyspark.sql import SparkSession
 
 from assets.factories.partitions import Days
+from assets.pipeline import Pipeline
 from assets.ports import LogPort
+from assets.shop.names import PAYMENT_ORDER_WIDE
 from expectations import TableSuite, table_suites
 from expectations.checks import Findings, findings, log_findings
 from expectations.finding import check_name
@@ -149,11 +151,12 @@ class _Jobs:
     Args:
         work: the folder of the benchmark.
         values: the settings.
+        pipeline: the pipeline.
         engine: the engine.
     """
 
-    def __init__(self, work: Path, values: Settings, engine: Engine) -> None:
-        self._definitions, self._engine = build(values, shop(values)), engine
+    def __init__(self, work: Path, values: Settings, pipeline: Pipeline, engine: Engine) -> None:
+        self._definitions, self._engine = build(values, pipeline), engine
         self._instance = dg.DagsterInstance.from_config(str(prepare(str(work / "dagster"))))
 
     def run_cycle(self, meter: Meter, cycle: Cycle) -> None:
@@ -165,14 +168,25 @@ class _Jobs:
 
 
 def run(
-    work: Path, rows: int, cycles: int, *, checks: bool, by_table: bool, dagster: bool, cores: int, heap: str, note: Callable[[str], object]
+    work: Path,
+    rows: int,
+    cycles: int,
+    *,
+    join: bool = False,
+    checks: bool,
+    by_table: bool,
+    dagster: bool,
+    cores: int,
+    heap: str,
+    note: Callable[[str], object],
 ) -> tuple[Cycle, Cycle]:
     """Run cycles on a new lake, and then a cycle for which nothing has landed; returns the last cycle with rows, and the empty one.
 
     Args:
         work: an empty folder.
-        rows: rows that land in each cycle, in all sources together, about.
+        rows: rows that land in each cycle, in all sources of the pipeline together, about.
         cycles: how many cycles.
+        join: whether the pipeline is only the join of orders and payments, in place of the whole shop.
         checks: whether to run the suites of Great Expectations too.
         by_table: whether to work on one table after the other, and so measure each.
         dagster: whether to run Dagster's jobs in this process; the job `advance` accounts and checks too.
@@ -180,25 +194,28 @@ def run(
         heap: the heap of its JVM.
         note: called with one line for each cycle.
     """
-    day = _day(rows, cycles)
     values = Settings(lake=str(work / "lake"), landing=str(work / "landing"), spark_master=f"local[{cores}]", driver_memory=heap)
+    pipeline = _join_alone(shop(values)) if join else shop(values)
+    day = _day(rows, cycles, pipeline.sources_by_name)
     spark = session(values)
-    engine = replace(make_engine(values), connect=lambda: spark)
+    engine = make_engine(values, pipeline, lambda: spark)
+    suites = {suite.table: suite for suite in table_suites(pipeline)} if checks else {}
     meter, done, checked_upto = Meter(spark, work / "lake"), list[Cycle](), dict[str, int]()
-    jobs = _Jobs(work, values, engine) if dagster else None
+    jobs = _Jobs(work, values, pipeline, engine) if dagster else None
     for part in range(cycles + 1):
-        cycle = Cycle(sum(drop(day, Path(values.landing_root), part, cycles).values()) if part < cycles else 0)
+        landed = drop(day, Path(values.landing_root), part, cycles).items() if part < cycles else ()
+        cycle = Cycle(sum(count for source, count in landed if source in pipeline.sources_by_name))
         if jobs:
             jobs.run_cycle(meter, cycle)
         else:
-            _run_cycle(engine, meter, cycle, values if checks else None, checked_upto, by_table=by_table)
+            _run_cycle(engine, meter, cycle, suites, checked_upto, by_table=by_table)
         note(f"cycle {part + 1}: {cycle.summary}")
         done.append(cycle)
     return done[-2], done[-1]
 
 
 def _run_cycle(
-    engine: Engine, meter: Meter, cycle: Cycle, suite_settings: Settings | None, checked_upto: dict[str, int], *, by_table: bool
+    engine: Engine, meter: Meter, cycle: Cycle, suites: Mapping[str, TableSuite], checked_upto: dict[str, int], *, by_table: bool
 ) -> None:
     """Run a cycle. If nothing has landed and no table makes a step, there is nothing to account for or to check, as in a stream.
 
@@ -206,7 +223,7 @@ def _run_cycle(
         engine: the engine.
         meter: measures each part.
         cycle: gets the costs.
-        suite_settings: the settings of the suites to run; None for none.
+        suites: the suites to run, by table.
         checked_upto: for each event log the batch up to which its rows were checked, which is updated.
         by_table: whether to work on one table after the other.
     """
@@ -225,9 +242,8 @@ def _run_cycle(
         with meter.part(cycle, "account", part):
             for name, is_right in compute_in_parallel(names, partial(_is_accounted, engine)).items():
                 _require(is_right, f"the account of {name} does not hold")
-    suites = {suite.table: suite for suite in table_suites(shop(suite_settings))} if suite_settings else {}
     parts = {name: [name] for name in suites} if by_table else {"all": [*suites]}
-    for part, names in parts.items() if suite_settings else ():
+    for part, names in parts.items() if suites else ():
         with meter.part(cycle, "checks", part):
             evaluated = compute_in_parallel(names, partial(_evaluate, engine, suites, days, checked_upto))
         for name, found in evaluated.items():
@@ -267,8 +283,17 @@ def _require(holds: bool, problem: str) -> None:
         raise AssertionError(f"{problem}, so the cost is meaningless")
 
 
-def _day(rows: int, cycles: int) -> ShopDay:
-    """A simulated day with about this many rows in each of the cycles."""
+def _join_alone(whole: Pipeline) -> Pipeline:
+    """The join of orders and payments, with their sources and suites."""
+    table = whole.tables_by_name[PAYMENT_ORDER_WIDE]
+    suites = whole.suites_by_name()
+    names = {*table.inputs, table.name} & {*suites}
+    sources = [whole.sources_by_name[name] for name in table.inputs]
+    return replace(whole, sources=sources, tables=[table], suites={name: suites[name] for name in names})
+
+
+def _day(rows: int, cycles: int, sources: Collection[str]) -> ShopDay:
+    """A simulated day with about this many rows of the sources in each of the cycles."""
     sample = simulate(Shop(orders=_SAMPLE_ORDERS))
-    rows_per_order = sum(len(sample.lines(source, 0, 1)) for source in sample.arrivals) / _SAMPLE_ORDERS
+    rows_per_order = sum(len(sample.lines(source, 0, 1)) for source in sample.arrivals if source in sources) / _SAMPLE_ORDERS
     return simulate(Shop(orders=max(1, round(rows * cycles / rows_per_order)), parts=cycles))
