@@ -25,7 +25,7 @@ class Consecutive:
     The semantics are those of Flink's consecutive windows, `windowAll` after `keyBy().window()`.
 
     Args:
-        of: an operator that reads closed ranges of its inputs.
+        of: an operator that reads closed ranges of its inputs, but no `Consecutive`.
         then: an operator with one input, the results of a windowed operator over the same windows, such as `TopK` without a window.
 
     Raises:
@@ -44,6 +44,9 @@ class Consecutive:
         for parameter, operator in (("of", self.of), ("then", self.then)):
             if not is_instance(operator, Operator):
                 raise OperatorError.bad_value(parameter, operator, "an operator, such as WindowedAggregate(...)")
+        if isinstance(self.of, Consecutive):
+            legal = "an operator that is no Consecutive; to chain more operators, make a table of the first ones that the next one reads"
+            raise OperatorError.bad_value("of", self.of, legal)
         is_early = isinstance(self.of, Early) and self.of.early is not None
         is_purging = isinstance(self.of, WindowedOperator) and self.of.purging is not None
         if not self.of.reads.closes_ranges or self.of.reads.watermark_delay or is_early or is_purging:

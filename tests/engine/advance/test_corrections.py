@@ -76,6 +76,7 @@ def test_consecutive_windows_without_an_intermediate_table_are_corrected(make_en
 @pytest.mark.parametrize(
     ("spec", "why"),
     [
+        ({"of": Consecutive(of=COUNT, then=TopK(k=2, order_by="n"))}, "no Consecutive; to chain more operators, make a table"),
         ({"then": COUNT}, "an operator over the windows that its rows have, such as TopK without `window`"),
         ({"of": replace(COUNT, window=Session(gap="1 minute"))}, r"final at `result_time` \(not sessions\)"),
         ({"of": replace(COUNT, early=EveryStep())}, "an operator of closed ranges, without early results or purging, whose results"),
