@@ -24,10 +24,9 @@ from tests.support.kills import run_and_die
 from tests.support.small_sources import HOUR, MINUTE, START, Event, law_violations, replay, rows_of, source, totals_of
 
 MODELS = {
-    "inner": AsOfModel("inner"),
     "kept": AsOfModel("left"),
     "aged": AsOfModel("left", max_age=20 * MINUTE),
-    "changed": AsOfModel("left", change=True),
+    "changed": AsOfModel("inner", change=True),
     "arrived": AsOfModel("left", as_of="arrival", change=True),
     "corrected": AsOfModel("left"),
 }
@@ -50,8 +49,10 @@ def table(name: str, model: AsOfModel, suffix: str = "") -> DerivedAsset:
 ASSETS = [table(name, model) for name, model in MODELS.items()]
 AT_ONCE = [table(name, MODELS[name], "_at_once") for name in MODELS]
 SOURCES = [source("l"), source("r")]
-ACCOUNTED = ["inner", "aged", "arrived", "corrected"]
+ACCOUNTED = ["aged", "changed", "arrived", "corrected"]
 """The tables that were advanced in steps and whose accounts are compared with the rows. Of the others, the copy's account is checked."""
+ACCOUNTED_BY_STEP = ["changed", "arrived"]
+"""Tables without corrections, which would change the account of an earlier step, and whose accounts by step add up to that account."""
 
 
 @pytest.fixture(scope="module", autouse=True)
@@ -80,7 +81,7 @@ def engine_and_steps(make_module_engine: MakeEngine) -> tuple[Engine, dict[str, 
 
 @dataclass(frozen=True)
 class Rows:
-    """The rows of both sides; the ids of those that are late, by table and side, such as `inner l`; and the tables."""
+    """The rows of both sides; the ids of those that are late, by table and side, such as `kept l`; and the tables."""
 
     sides: Mapping[str, list[AsOfRow]]
     late: Mapping[str, set[str]]
@@ -146,7 +147,7 @@ def test_every_row_of_both_sides_is_accounted_for(engine_and_steps: tuple[Engine
     assert found["l", "matched"] == sum(row["right_seq"] is not None for row in map(json.loads, rows.tables[name])) > 50
     assert found["l", "unmatched"] > 0
     assert found["l", "pending"] > 0
-    if name in LATENESS:
+    if name not in ACCOUNTED_BY_STEP:
         return
     by_step = [a for step in steps[name] for a in engine.accounts.step(name, step)]
     assert all(a.holds for a in by_step)
@@ -251,11 +252,11 @@ def test_a_join_by_arrival_waits_for_the_left_side_only(make_engine: MakeEngine)
 
 def test_steps_of_few_rows_do_not_read_all_versions_again_for_each(make_engine: MakeEngine) -> None:
     """The size of a step counts the rows of its range, so that many old versions do not make steps small."""
-    engine = make_engine(SOURCES, [table("kept", AsOfModel("left"))], max_step=100)
+    engine = make_engine(SOURCES, [table("kept", AsOfModel("left"))], max_step=200)
     old = [Event("a", n, n * 1000) for n in range(400)]
     new = {side: [Event("a", n, 2 * HOUR + n * 1000) for n in range(100)] for side in "lr"}
     replay(engine, [{"r": old, "l": [Event("b", 0, 0)]}, new, {side: [Event("z", 0, 5 * HOUR)] for side in "lr"}])
     steps = engine.advance("kept")
     assert (steps[-1].after.closed_to or 0) > START + 2 * HOUR
-    assert len(steps) <= 10
+    assert 2 < len(steps) <= 6
     assert law_violations(engine, "kept") == set()
