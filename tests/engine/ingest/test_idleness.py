@@ -261,7 +261,7 @@ def test_a_reader_goes_on_while_its_table_is_idle_and_its_later_results_are_late
     for hour in (1, 2):  # the pairs of 01:00 are behind the readers' watermark, those of 02:00 and later are not
         for name in ("l", "r"):
             land(engine, name, f"{hour + 1}.jsonl", [Event("c", hour, hour * HOUR + 2).line, Event("b", 9, hour * HOUR + 2 * MINUTE).line])
-        _ingest_and_advance(engine)
+    _ingest_and_advance(engine)
     engine.drain()
     for name in ("pairs", *READERS):
         engine.advance(name)
