@@ -1,6 +1,7 @@
 """Semi and anti joins of Olist's real sample, and joins whose rows arrive in any order, equal DuckDB's row for row."""
 
 from dataclasses import replace
+from itertools import count
 from pathlib import Path
 from typing import Any, Literal
 
@@ -39,7 +40,7 @@ FULL = f"""
 
 
 def _ingested(make_engine: MakeEngine, joins: dict[str, dict[str, Any]], arrival: Literal["by_time", "as_is"], files: int) -> Engine:
-    """An engine that has joined orders with payments after each file of both."""
+    """An engine that has joined orders with payments after each file of both; the sources are drained before the last time."""
     assets = [
         DerivedAsset(name=name, inputs=("orders", "payments"), operator=IntervalJoin(on="order_id", **BOUNDS, **spec))
         for name, spec in joins.items()
@@ -47,11 +48,13 @@ def _ingested(make_engine: MakeEngine, joins: dict[str, dict[str, Any]], arrival
     engine = replace(make_engine([orders(POLICY), payments(POLICY)], assets), max_files=1)
     prepare(OLIST, Path(engine.folders["orders"]).parent, parts=files, arrival=arrival)
 
-    def advance(_: object = None) -> None:
+    def advance() -> None:
         for name in joins:
             engine.advance(name)
 
-    engine.ingest(on_entry=advance)
+    numbers = count(1)
+    entries = engine.ingest(on_entry=lambda _: advance() if next(numbers) < files else None)
+    assert len(entries) == files
     engine.drain()
     advance()
     return engine
