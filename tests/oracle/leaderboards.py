@@ -28,6 +28,7 @@ from tests.support.top_n_model import ADDED_KINDS, TopNModel
 
 TOPN = "topn"
 _FRAMES_OF_A_QUERY = 64
+_KEY_OF_TOTALS = ("case_id", "k", "sub")
 _SCHEMA = pa.schema(
     {"case_id": pa.string(), "id": pa.int64(), "k": pa.string(), "sub": pa.string(), "v": pa.int64(), "n": pa.int64(), "ts": pa.int64()}
     | {"kind": pa.string(), "seq": pa.int64(), "arrival": pa.int64()}
@@ -143,7 +144,7 @@ class Group:
         params = self.cases[0].params
         source, by = params["source"], ("case_id", *names(params["partition_by"]))
         keyed = {"retract_pk": ("case_id", "id"), "upsert": ("case_id", "id")}.get(source, ())
-        keyed = ("case_id", "k", "sub") if source.startswith("agg_") else keyed
+        keyed = _KEY_OF_TOTALS if source.startswith("agg_") else keyed
         monotonic = (source, params["order_by"][0][1]) in _IMPROVES and params["rank_start"] == 1 and {*by} <= {*keyed}
         return TopN(
             by=by,
@@ -162,26 +163,39 @@ class Group:
         """The upstream aggregate, if there is one."""
         source = self.cases[0].params["source"]
         call = {"agg_sum": "sum(v)", "agg_count": "count(*)", "agg_max": "max(v)", "agg_min": "min(v)"}.get(source)
-        return Aggregate(by=("case_id", "k", "sub"), aggregates={"total": call}) if call else None
+        return Aggregate(by=_KEY_OF_TOTALS, aggregates={"total": call}) if call else None
 
-    def plan(self, spark: SparkSession, batch: int) -> dict[str, DataFrame]:
-        """The leaderboard after a micro-batch, and the totals of an aggregate, from those before it."""
-        new, every, planned = self._frame(spark, batch, batch), self._frame(spark, 1, batch), dict[str, DataFrame]()
-        if self.sums is not None:
-            totals = self.sums(new) if self.totals is None else _merged(self.totals, new, self.sums)
-            before = totals.limit(0) if self.totals is None else self.totals
-            new = difference(before, totals, key=self.sums.key).where(F.col(CHANGE) != "-U").withColumnRenamed(CHANGE, "kind")
-            every, planned = totals.withColumn("kind", F.lit(INSERT)), {"totals": totals}
+    def plan_totals(self, spark: SparkSession, batch: int) -> DataFrame | None:
+        """The totals of the upstream aggregate after a micro-batch, from those before it; None if there is no aggregate."""
+        if self.sums is None:
+            return None
+        new = self._frame(spark, batch, batch)
+        return self.sums(new) if self.totals is None else _merged(self.totals, new, self.sums)
+
+    def plan(self, spark: SparkSession, batch: int, totals: DataFrame | None) -> DataFrame:
+        """The leaderboard after a micro-batch, from that before it.
+
+        Args:
+            spark: the session.
+            batch: the number of the micro-batch.
+            totals: the frame of `plan_totals`. Its rows should be computed: the plan reads them several times.
+        """
+        if totals is None:
+            new, every = self._frame(spark, batch, batch), self._frame(spark, 1, batch)
+        else:
+            changes = difference(totals.limit(0) if self.totals is None else self.totals, totals, key=_KEY_OF_TOTALS)
+            new = changes.where(F.col(CHANGE) != "-U").withColumnRenamed(CHANGE, "kind")
+            every = totals.withColumn("kind", F.lit(INSERT))
         if self.top.change is None:
             new, every = new.drop("kind"), every.drop("kind")
-        folds = self.top.strategy_used != "retract" and self.current is not None
-        return planned | {"after": _merged(self.current, new, self.top) if folds and self.current is not None else self.top(every)}
+        if self.top.strategy_used == "retract" or self.current is None:
+            return self.top(every)
+        return _merged(self.current, new, self.top)
 
-    def proceed(self, computed: Mapping[str, DataFrame]) -> DataFrame:
-        """The changes to the leaderboard, from the computed frames of `plan` after a micro-batch."""
-        after, self.totals = computed["after"], computed.get("totals")
+    def proceed(self, after: DataFrame, totals: DataFrame | None) -> DataFrame:
+        """The changes to the leaderboard, from the computed frames of `plan` and `plan_totals` after a micro-batch."""
         current = after.limit(0) if self.current is None else self.current
-        self.current = after
+        self.current, self.totals = after, totals
         return difference(current, after.select(*current.columns), key=self.top.emits.key)
 
     def _frame(self, spark: SparkSession, first: int, last: int) -> DataFrame:
@@ -208,18 +222,22 @@ def compare_cases(spark: SparkSession, cases: Sequence[TopNCase]) -> list[CaseRe
     groups, found = [Group(alike) for alike in by_params.values()], dict[tuple[str, int, bool], list[dict[str, Any]]]()
     changes = dict[tuple[int, int], DataFrame]()
     for batch in range(1, max((case.batches for case in cases), default=0) + 1):
-        planned = {(n, name): frame for n, g in enumerate(groups) for name, frame in g.plan(spark, batch).items()}
-        rows = dicts_of(planned)
-        for n, group in enumerate(groups):
-            computed = {name: _frame(spark, frame, rows[number, name]) for (number, name), frame in planned.items() if number == n}
-            changes[batch, n] = group.proceed(computed)
-            for row in rows[n, "after"]:
+        totals = _computed(spark, {n: frame for n, g in enumerate(groups) if (frame := g.plan_totals(spark, batch)) is not None})
+        planned = {n: group.plan(spark, batch, totals.get(n)) for n, group in enumerate(groups)}
+        for n, rows in dicts_of(planned).items():
+            changes[batch, n] = groups[n].proceed(_frame(spark, planned[n], rows), totals.get(n))
+            for row in rows:
                 found.setdefault((row["case_id"], batch, False), []).append(_with_rn(row))
     for (batch, _), rows in dicts_of(changes, _FRAMES_OF_A_QUERY).items():
         for row in rows:
             found.setdefault((row["case_id"], batch, True), []).append(_with_rn(row))
     by_name = {case.name: group for group in groups for case in group.cases}
     return [refused[c.name] if c.name in refused else _result(c, by_name[c.name].top, found) for c in cases]
+
+
+def _computed(spark: SparkSession, planned: Mapping[int, DataFrame]) -> dict[int, DataFrame]:
+    """Frames with the rows of planned ones, computed by one query."""
+    return {n: _frame(spark, planned[n], rows) for n, rows in dicts_of(planned).items()}
 
 
 def _frame(spark: SparkSession, planned: DataFrame, rows: Sequence[Mapping[str, Any]]) -> DataFrame:
@@ -278,7 +296,8 @@ def _wrong_changes(
 def _refused(spark: SparkSession, case: TopNCase) -> CaseResult:
     """A case that Flink refuses must be refused here."""
     try:
-        Group([case]).plan(spark, 1)
+        group = Group([case])
+        group.plan(spark, 1, group.plan_totals(spark, 1))
     except OperatorError:
         return CaseResult(case.name, "passed", reasons=Counter({"Flink and we refuse it": 1}))
     return CaseResult(case.name, "failed", (f"Flink refuses it ({case.error}), and we do not",))
