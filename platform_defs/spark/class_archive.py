@@ -24,7 +24,7 @@ def class_archive(java_home: str, folder: Path = HOME) -> Path:
     """
     release = Path(java_home, "release")
     java = release.read_text("utf-8", errors="replace") if release.is_file() else ""
-    versions = str(Path(java_home).resolve()), java, pyspark.__file__, pyspark.__version__
+    versions = str(Path(java_home).resolve()), java, str(Path(pyspark.__file__).resolve()), pyspark.__version__
     return folder / f"classes-{hashlib.sha256(repr(versions).encode()).hexdigest()[:16]}.jsa"
 
 

@@ -4,6 +4,7 @@ import subprocess
 from pathlib import Path
 from typing import Any, cast
 
+import pyspark
 import pytest
 from pyspark.sql import SparkSession
 
@@ -27,6 +28,14 @@ def test_an_archive_belongs_to_one_build_of_java(tmp_path: Path) -> None:
     assert class_archive(_java(java, "17.0.14"), tmp_path) == first
     assert class_archive(_java(java, "17.0.15"), tmp_path) != first
     assert class_archive(_java(tmp_path / "other", "17.0.15"), tmp_path) != class_archive(_java(java, "17.0.15"), tmp_path)
+
+
+def test_a_link_to_the_environment_changes_no_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    java, package = find_java(), Path(pyspark.__file__).resolve().parent
+    file = class_archive(java, tmp_path)
+    (tmp_path / "linked").symlink_to(package)
+    monkeypatch.setattr(pyspark, "__file__", str(tmp_path / "linked" / "__init__.py"))
+    assert class_archive(java, tmp_path) == file
 
 
 def test_a_session_uses_the_archive_only_if_there_is_one(tmp_path: Path) -> None:
