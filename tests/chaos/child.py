@@ -21,9 +21,10 @@ from platform_defs.engine import Engine
 from platform_defs.engine.lake import compaction
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger import store as ledger_store
+from platform_defs.spark.served import attach_session
 from tests.chaos.stream import ASSETS, CONTRACTS, PUBLISHED, Action, land_abandoned_files, land_part, script, set_released_times, shop
 from tests.support.clock import Clock
-from tests.support.quick_session import quick_session
+from tests.support.quick_session import INTERPRETED, quick_session
 
 DAYS = date(2026, 2, 27), date(2026, 3, 6)
 LOST = {"wide": "method = 'card' OR status = 'created'", "visits": "method = 'card'"}
@@ -45,6 +46,7 @@ class Instructions:
         kills: when to kill the process, by the index of an action: a fault point and at which passage, or `timer` and milliseconds.
         archive: the class data archive, with which the JVM starts faster; empty for none.
         make_archive: whether the process writes the archive when it ends, instead of using it.
+        session_file: the file of a served session, in whose JVM the process works; empty for a JVM of its own.
     """
 
     home: str
@@ -55,6 +57,7 @@ class Instructions:
     kills: dict[str, tuple[str, int]]
     archive: str = ""
     make_archive: bool = False
+    session_file: str = ""
 
 
 @dataclass
@@ -191,10 +194,20 @@ def main() -> None:
         os.write(int(sys.argv[2]), f"{json.dumps(message)}\n".encode())
 
     ledger_store.MANY_FILES, compaction.MANY_FILES = 5, 3  # so that a short trial compacts its tables
-    option = "ArchiveClassesAtExit" if instructions.make_archive else "SharedArchiveFile"
-    spark = quick_session(f"-XX:{option}={instructions.archive}" if instructions.archive else None)
+    spark = _session(instructions)
     Child(instructions, send, lambda: spark).run()
     spark.stop()
+
+
+def _session(instructions: Instructions) -> SparkSession:
+    if instructions.session_file:
+        attached = attach_session(Path(instructions.session_file), {})
+        assert attached is not None, "no process serves the session"
+        for name, value in INTERPRETED.items():
+            attached.conf.set(name, value)
+        return attached
+    option = "ArchiveClassesAtExit" if instructions.make_archive else "SharedArchiveFile"
+    return quick_session(f"-XX:{option}={instructions.archive}" if instructions.archive else None)
 
 
 if __name__ == "__main__":

@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 
 from platform_defs import faults
 from platform_defs.engine.ledger import store as ledger_store
+from platform_defs.spark.served import serving_session
 from tests.chaos.inprocess import ACTIONS, PARTS, SEED, finish, undisturbed
 from tests.chaos.plan import Planner
 from tests.chaos.stream import ASSETS
@@ -30,14 +31,15 @@ def _compacted_ledger() -> Iterator[None]:
 def test_kills_of_a_process_and_at_every_point_lead_to_the_lake_of_an_undisturbed_run(spark: SparkSession, tmp_path: Path) -> None:
     """A child process is killed in the first action; the test's own process then performs the whole script.
 
-    Only `make chaos` kills processes that work on a lake with tables: 300 of them.
+    Both use the JVM of the tests. Only `make chaos` kills processes with their JVMs that work on a lake with tables: 300 of them.
     """
     expected, passages = undisturbed(spark, tmp_path / "undisturbed")
     early = [asset.early for asset in ASSETS.values()]
     assert all(sum(rows.values()) for table, rows in expected.items() if table not in early), "every table has rows to compare"
     messages, killed = list[str](), Counter[str]()
     planner = Planner(ACTIONS, passages | {0: [KILLED_AT]}, kills=1, share=1)
-    trial = Trial(tmp_path / "trial", SEED, PARTS, True, None, messages.append)
+    session_file = tmp_path / "session.json"
+    trial = Trial(tmp_path / "trial", SEED, PARTS, True, None, messages.append, str(session_file))
 
     def perform_the_rest(start: int) -> dict[str, Any]:
         assert start == 0, f"the process was killed in action {start}, not in the first"
@@ -45,7 +47,8 @@ def test_kills_of_a_process_and_at_every_point_lead_to_the_lake_of_an_undisturbe
         killed.update(points)
         return check
 
-    trial.disturbed(planner, Random(SEED), expected, perform_the_rest)
+    with serving_session(spark, {}, session_file):
+        trial.disturbed(planner, Random(SEED), expected, perform_the_rest)
     assert planner.made == {KILLED_AT: 1}
     assert [line.partition(" and ")[2].partition(",")[0] for line in messages] == [f"was killed at {KILLED_AT}"]
     elsewhere = ("lease.", "kafka.", "retention.", "kept.")  # a lake with a URI takes leases; the others have tests of their own

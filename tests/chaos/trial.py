@@ -44,6 +44,7 @@ class Trial:
         remote: whether the lake has a URI, so that writers take leases.
         archive: the class data archive; None for none.
         log: writes a line of progress.
+        session_file: the file of a served session, in whose JVM the processes work; empty for a JVM for each.
     """
 
     home: Path
@@ -52,6 +53,7 @@ class Trial:
     remote: bool
     archive: Path | None
     log: Callable[[str], None]
+    session_file: str = ""
     passages: Passages = field(default_factory=dict)
     last_check: dict[str, Any] = field(default_factory=dict)
 
@@ -94,7 +96,8 @@ class Trial:
         self.checked_content(expected)
 
     def _instructions(self, start: int, kills: dict[str, Kill]) -> Instructions:
-        return Instructions(str(self.home), self.lake, self.seed, self.parts, start, kills, str(self.archive or ""))
+        archive = str(self.archive or "")
+        return Instructions(str(self.home), self.lake, self.seed, self.parts, start, kills, archive, session_file=self.session_file)
 
     def checked_content(self, expected: Content | None) -> Content:
         """Check the lake and return its content.
