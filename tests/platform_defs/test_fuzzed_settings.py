@@ -116,7 +116,7 @@ def _settings_or_error(environment: dict[str, str]) -> Settings | str:
 
 
 @pytest.mark.parametrize("field", Settings.model_fields)
-@hypothesis_settings(max_examples=example_count(20), database=None)
+@hypothesis_settings(max_examples=example_count(10), database=None)
 @given(text=TEXTS)
 def test_any_text_is_a_valid_value_or_a_one_line_error(field, text):
     _check_value_or_error(field, text)
