@@ -22,7 +22,8 @@ from platform_defs import faults
 from platform_defs.engine import Engine
 from platform_defs.engine.lake.small_queries import small_session
 from platform_defs.engine.lake.tables import Lake
-from platform_defs.setup.broker import running_broker
+from platform_defs.setup.broker import Broker
+from platform_defs.setup.ports import is_open
 from tests.support.clock import Clock
 from tests.support.example_counts import example_count
 from tests.support.kafka import Kafka
@@ -36,6 +37,10 @@ for _size in ("COLUMNS", "LINES"):  # readline sets them for the processes of py
 hypothesis.settings.register_profile("tests", deadline=None, max_examples=example_count(100))
 hypothesis.settings.load_profile("tests")
 SHARED = pytest.StashKey[ExitStack]()
+OF_BROKER = pytest.StashKey[set[Path]]()
+"""The modules with tests that need a broker."""
+NEXT_ITEM = pytest.StashKey[pytest.Item | None]()
+"""The test after the present one, in this process."""
 WITHOUT_SPARK = re.compile(r"not \(?spark\b")
 """The marks of a run that needs no JVM."""
 MakeEngine = Callable[[Sequence[SourceContract], Sequence[DerivedAsset]], Engine]
@@ -113,16 +118,16 @@ def pytest_collection() -> Iterator[None]:
         gc.enable()
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+def pytest_collection_modifyitems(items: list[pytest.Item], config: pytest.Config) -> None:
     """Mark the tests that need Spark or a Kafka broker, so that the others can be run alone; put the longest tests first.
 
-    Modules that need a broker are next to each other: a broker that waits for the next module uses a thirtieth of a core.
+    Modules that need a broker are next to each other, so that one broker serves them.
     """
     for item in items:
         folder = {"kafka"} & {item.path.parent.name}
         for name in folder | ({"spark", "kafka"} & {*getattr(item, "fixturenames", ())}):
             item.add_marker(name)
-    of_broker = {item.path for item in items if item.get_closest_marker("kafka")}
+    of_broker = config.stash[OF_BROKER] = {item.path for item in items if item.get_closest_marker("kafka")}
     items.sort(key=lambda item: _position(item, item.path in of_broker))
 
 
@@ -179,11 +184,32 @@ def _set(session: SparkSession, values: Mapping[str, str | None]) -> None:
             session.conf.set(key, value)
 
 
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
+    """Keep which test follows."""
+    item.config.stash[NEXT_ITEM] = nextitem
+
+
 @pytest.fixture(scope="session")
-def kafka(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Kafka]:
-    """A client of a broker that runs; a test that kills it starts it again."""
-    with running_broker(tmp_path_factory.mktemp("kafka")) as broker:
-        yield Kafka(broker)
+def _broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
+    """The broker of this process, which may not run."""
+    broker = Broker(tmp_path_factory.mktemp("kafka"))
+    yield broker
+    broker.stop()
+
+
+@pytest.fixture(scope="module")
+def kafka(_broker: Broker, request: pytest.FixtureRequest) -> Iterator[Kafka]:
+    """A client of a broker that runs; a test that kills it starts it again.
+
+    The broker ends before a module that needs none: while it waits, it uses a twentieth of a core.
+    """
+    if not is_open(_broker.port):
+        _broker.start()
+    yield Kafka(_broker)
+    following = request.config.stash[NEXT_ITEM]
+    if following is None or following.path not in request.config.stash[OF_BROKER]:
+        _broker.stop()
 
 
 @pytest.fixture
