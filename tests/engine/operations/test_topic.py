@@ -20,6 +20,7 @@ from platform_defs.engine.operations.topic_changes import Write
 from platform_defs.setup.jars import jar_paths
 from platform_defs.setup.java import find_java
 from tests.support.kafka import Kafka, Record
+from tests.support.quick_session import QUICK_JVM
 
 
 @pytest.fixture(scope="module")
@@ -29,8 +30,9 @@ def jvm() -> Iterator[Any]:
     names = ("py4j-*.jar", "slf4j-api-*.jar", "lz4-java-*.jar", "snappy-java-*.jar", "zstd-jni-*.jar")
     jars = [str(path) for name in names for path in included.glob(name)]
     java = Path(find_java(), "bin", "java")
+    options = ["-Xmx128m", *QUICK_JVM.split()]
     gateway = JavaGateway.launch_gateway(
-        classpath=":".join([*jars, *jar_paths("kafka")]), jarpath=jars[0], java_path=str(java), die_on_exit=True, javaopts=["-Xmx128m"]
+        classpath=":".join([*jars, *jar_paths("kafka")]), jarpath=jars[0], java_path=str(java), die_on_exit=True, javaopts=options
     )
     with pytest.MonkeyPatch.context() as patch:  # PySpark would look up this JVM's exceptions in Spark's JVM
         patch.setattr(java_gateway, "get_return_value", protocol.get_return_value)
