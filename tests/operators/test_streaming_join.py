@@ -45,7 +45,7 @@ QUERIES = (
         "watermarks on both sides",
         {
             **_joins("bounds around zero", "inner", "right", "full", lower=-30, upper=40),
-            **_joins("negative bounds", "full", lower=-60, upper=-20, lower_exclusive=True),
+            **_joins("negative bounds", "left", "full", lower=-60, upper=-20, lower_exclusive=True),
             **_joins("bounds wider than a batch", "left", lower=110, upper=150),
             **_joins("lower above upper", "full", lower=30, upper=-30),
             **_joins("residual on both sides and on one", "left", "full", lower=-30, upper=40, residual=RESIDUAL),
