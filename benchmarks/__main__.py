@@ -165,7 +165,7 @@ def cycle(
     work: Work = WORK,
     cores: Cores = 2,
 ) -> None:
-    """The cost of one cycle of the whole shop: ingest, advance, account, and the checks: time, Spark jobs, commits, CPU, memory."""
+    """The cost of one cycle of the shop, or of one join: ingest, advance, account, checks: time, Spark jobs, commits, CPU, memory."""
     from benchmarks.cycle import run
 
     folder = work / "cycle"

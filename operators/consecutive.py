@@ -25,8 +25,9 @@ class Consecutive:
     The semantics are those of Flink's consecutive windows, `windowAll` after `keyBy().window()`.
 
     Args:
-        of: an operator that reads closed ranges of its inputs, but no `Consecutive`.
+        of: an operator that reads closed ranges of its inputs.
         then: an operator with one input, the results of a windowed operator over the same windows, such as `TopK` without a window.
+            Neither operator is a `Consecutive`.
 
     Raises:
         OperatorError: an operator is not usable here; the text says what is legal.
@@ -44,9 +45,9 @@ class Consecutive:
         for parameter, operator in (("of", self.of), ("then", self.then)):
             if not is_instance(operator, Operator):
                 raise OperatorError.bad_value(parameter, operator, "an operator, such as WindowedAggregate(...)")
-        if isinstance(self.of, Consecutive):
-            legal = "an operator that is no Consecutive; to chain more operators, make a table of the first ones that the next one reads"
-            raise OperatorError.bad_value("of", self.of, legal)
+            if isinstance(operator, Consecutive):
+                legal = "an operator that is no `Consecutive`; to chain three operators, make a table of the first two that the third reads"
+                raise OperatorError.bad_value(parameter, operator, legal)
         is_early = isinstance(self.of, Early) and self.of.early is not None
         is_purging = isinstance(self.of, WindowedOperator) and self.of.purging is not None
         if not self.of.reads.closes_ranges or self.of.reads.watermark_delay or is_early or is_purging:

@@ -186,13 +186,13 @@ def _set(session: SparkSession, values: Mapping[str, str | None]) -> None:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_teardown(item: pytest.Item, nextitem: pytest.Item | None) -> None:
-    """Keep which test follows."""
+    """Remember the next test."""
     item.config.stash[NEXT_ITEM] = nextitem
 
 
 @pytest.fixture(scope="session")
 def _broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
-    """The broker of this process, which may not run."""
+    """The broker of this process, possibly stopped."""
     broker = Broker(tmp_path_factory.mktemp("kafka"))
     yield broker
     broker.stop()
@@ -207,7 +207,7 @@ def kafka(_broker: Broker, request: pytest.FixtureRequest) -> Iterator[Kafka]:
     if not is_open(_broker.port):
         _broker.start()
     yield Kafka(_broker)
-    following = request.config.stash[NEXT_ITEM]
+    following = request.config.stash.get(NEXT_ITEM, None)
     if following is None or following.path not in request.config.stash[OF_BROKER]:
         _broker.stop()
 

@@ -196,7 +196,8 @@ def main() -> None:
     ledger_store.MANY_FILES, compaction.MANY_FILES = 5, 3  # so that a short trial compacts its tables
     spark = _session(instructions)
     Child(instructions, send, lambda: spark).run()
-    spark.stop()
+    if not instructions.session_file:  # otherwise the session would end for all processes that use its JVM
+        spark.stop()
 
 
 def _session(instructions: Instructions) -> SparkSession:

@@ -31,7 +31,7 @@ def _compacted_ledger() -> Iterator[None]:
 def test_kills_of_a_process_and_at_every_point_lead_to_the_lake_of_an_undisturbed_run(spark: SparkSession, tmp_path: Path) -> None:
     """A child process is killed in the first action; the test's own process then performs the whole script.
 
-    Both use the JVM of the tests. Only `make chaos` kills processes with their JVMs that work on a lake with tables: 300 of them.
+    Both use the JVM of the tests. `make chaos` kills 300 processes together with their JVMs, most of them on a lake with tables.
     """
     expected, passages = undisturbed(spark, tmp_path / "undisturbed")
     early = [asset.early for asset in ASSETS.values()]

@@ -17,6 +17,7 @@ from tests.support.small_sources import DAY, MINUTE, START, Event, iso, law_viol
 
 WINDOW = Tumbling(size="1 minute")
 COUNT = WindowedAggregate(by="k", window=WINDOW, aggregates={"n": "count(*)"}, allowed_lateness="2 minutes")
+TWO = Consecutive(of=COUNT, then=TopK(k=2, order_by="n"))
 ASSETS = [
     DerivedAsset(name="counts", inputs=("l",), operator=COUNT),
     DerivedAsset(name="top", inputs=("counts",), operator=TopK(k=1, order_by="n DESC")),
@@ -76,7 +77,8 @@ def test_consecutive_windows_without_an_intermediate_table_are_corrected(make_en
 @pytest.mark.parametrize(
     ("spec", "why"),
     [
-        ({"of": Consecutive(of=COUNT, then=TopK(k=2, order_by="n"))}, "no Consecutive; to chain more operators, make a table"),
+        ({"of": TWO}, "no `Consecutive`; to chain three operators, make a table of the first two"),
+        ({"then": TWO}, "no `Consecutive`; to chain three operators, make a table of the first two"),
         ({"then": COUNT}, "an operator over the windows that its rows have, such as TopK without `window`"),
         ({"of": replace(COUNT, window=Session(gap="1 minute"))}, r"final at `result_time` \(not sessions\)"),
         ({"of": replace(COUNT, early=EveryStep())}, "an operator of closed ranges, without early results or purging, whose results"),
