@@ -124,7 +124,9 @@ def test_a_late_row_does_not_enter_a_session_that_was_cut_at_its_maximum_length(
     assert law_violations(engine, "live") == set()
 
 
-@pytest.mark.parametrize(("names", "count"), [(["groups"], 2), pytest.param(["groups", "pairs"], 3, marks=SOAK)], ids=["1", "2"])
+@pytest.mark.parametrize(
+    ("names", "count"), [(["groups"], 2), pytest.param(["groups", "pairs"], 3, marks=SOAK)], ids=["groups", "groups and pairs"]
+)
 def test_sessions_of_two_sides_equal_a_backfill(make_engine: MakeEngine, names: list[str], count: int) -> None:
     window: dict[str, Any] = {"window": SESSIONS, "allowed_lateness": LATENESS["lenient"]}
     both: dict[str, Operator] = {"pairs": WindowJoin(on="k", how="full", **window), "groups": CoGroup(on="k", **window)}
@@ -141,7 +143,11 @@ def test_sessions_of_two_sides_equal_a_backfill(make_engine: MakeEngine, names: 
     assert sum(len(row["left"]) + len(row["right"]) for row in map(json.loads, found["groups"])) == accepted
 
 
-@pytest.mark.parametrize(("how", "count"), [("strict", 2), pytest.param("lenient", 3, marks=SOAK)], ids=["strict", "lenient"])
+@pytest.mark.parametrize(
+    ("how", "count"),
+    [("strict", 2), *(pytest.param(how, 3, marks=SOAK) for how in LATENESS)],
+    ids=["strict", *(f"{how} in 3 batches" for how in LATENESS)],
+)
 def test_the_rankings_of_sessions_in_steps_equal_the_model_and_a_backfill(make_engine: MakeEngine, how: str, count: int) -> None:
     """Rows join, merge and are late; each table holds the kept rows of the model's sessions, and its account holds."""
     window: dict[str, Any] = {"by": "k", "window": SESSIONS, "allowed_lateness": LATENESS[how]}
