@@ -15,19 +15,26 @@ from platform_defs.engine import Engine
 from tests.support.json_rows import values_of
 
 
-def check_change_feeds(engine: Engine, tables: Sequence[str]) -> dict[str, tuple[int, int]]:
+def check_change_feeds(engine: Engine, tables: Sequence[str], by_spark: Sequence[str] = ()) -> dict[str, tuple[int, int]]:
     """Assert that each table's change feed yields its content and contains net changes only; returns the number of updates and deletes.
 
-    deltalake reads the feeds, because the plan of a feed takes Spark seconds. The feed of the first table is also read by Spark.
+    deltalake reads the feeds, because the plan of a feed takes Spark seconds. Spark reads the feeds of the
+    tables `by_spark` too, which must be equal; by default, that of the first table.
     """
-    first, frames = tables[0], dict[str, DataFrame]()
+    by_spark, frames = by_spark or tables[:1], dict[str, DataFrame]()
     for table in tables:
         frames[table] = engine.views.table(table).select(F.struct("*").alias("row"))
         frames[f"feed of {table}"] = _feed(_read_by_deltalake(engine, table), frames[table].schema)
-    by_spark = engine.spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", 0).load(engine.lake.path(first))
-    found = values_of(frames | {"by Spark": _feed(by_spark, frames[first].schema)})
-    assert found["by Spark"] == found[f"feed of {first}"]
+    for table in by_spark:
+        frames[f"feed of {table} by Spark"] = _feed(_read_by_spark(engine, table), frames[table].schema)
+    found = values_of(frames)
+    for table in by_spark:
+        assert found[f"feed of {table} by Spark"] == found[f"feed of {table}"], table
     return {table: _check(found[table], found[f"feed of {table}"]) for table in tables}
+
+
+def _read_by_spark(engine: Engine, table: str) -> DataFrame:
+    return engine.spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", 0).load(engine.lake.path(table))
 
 
 def _read_by_deltalake(engine: Engine, table: str) -> DataFrame:
