@@ -142,6 +142,7 @@ SPECS = [
     Spec("rising, dense rank", _rising, {"rank_end": 2, "monotonic": True, "function": "dense_rank"}, key=("k", "id")),
     Spec("rising, rank", _rising, {"rank_end": 2, "monotonic": True, "function": "rank"}, key=("k", "id"), strategy="update"),
     Spec("upserts", _appended, {"rank_end": 2}, key=("id",)),
+    Spec("upserts, no rank", _appended, {"rank_end": 2, "with_rank": False}, ("v", "w"), key=("id",)),
     Spec("upserts, range, rank", _appended, {"rank_end": 3, "rank_start": 2, "function": "rank"}, key=("id",)),
     Spec("changes by key", _keyed_changes, {"rank_end": 2}, key=("id",), has_changes=True),
     Spec("changes by key, no rank", _keyed_changes, {"rank_end": 2, "with_rank": False}, key=("id",), has_changes=True),
@@ -156,11 +157,12 @@ SPECS = [
 ]
 MORE_SPECS = [
     Spec("append, no rank", _appended, {"rank_end": 2, "with_rank": False}, strategy="append"),
+    Spec("append, first of all", _appended, {"rank_end": 1}, ("v ASC", "w DESC"), by=(), strategy="append"),
+    Spec("append, nulls last", _appended, {"rank_end": 3}, ("v ASC NULLS LAST",), strategy="append"),
     Spec("append, range, no rank", _appended, {"rank_end": 3, "rank_start": 2, "with_rank": False}),
-    Spec("upserts, no rank", _appended, {"rank_end": 2, "with_rank": False}, ("v", "w"), key=("id",)),
     Spec("changes, no rank", _unkeyed_changes, {"rank_end": 2, "with_rank": False}, has_changes=True),
 ]
-"""Parameters of which `SPECS` has each, with others; they run with the mark soak."""
+"""More combinations of parameters, for soak."""
 
 
 def _cases(spec: Spec, number: int) -> list[list[Rows]]:

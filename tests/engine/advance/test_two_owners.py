@@ -155,9 +155,9 @@ CASES = [
     ("ingest", "ingest and advance", "ingest.before_ledger", TABLES),
     ("advance", "ingest and advance", "advance.before_changelog", ["counts", "total"]),
     ("advance", "remake", "advance.before_apply", ["counts", "total"]),
-    ("rebuild", "ingest and advance", "advance.before_commit", ["pairs", "counts"]),
+    ("rebuild", "ingest and advance", "advance.before_commit", ["pairs", "counts", "visits"]),
 ]
-"""Two actions, the point at which the first one is paused, and the tables of both owners: one that passes the point, and another."""
+"""Two actions, the point at which the first one is paused, and the tables of both owners: one that passes the point, and others."""
 
 
 @pytest.mark.parametrize(("first", "second", "point", "tables"), CASES, ids=[f"{c[0]} and {c[1]} at {c[2]}" for c in CASES])

@@ -233,10 +233,9 @@ def _ingest_one_key(engine: Engine, file: str, rows: int, step: int, key: str) -
     return ingested
 
 
-@pytest.mark.parametrize("same_rows", [40_000, pytest.param(100_000, marks=pytest.mark.soak)])
-def test_many_rows_of_one_key_are_ingested(make_engine: MakeEngine, same_rows: int) -> None:
+def test_many_rows_of_one_key_are_ingested(make_engine: MakeEngine) -> None:
     """Work that grows with the square of the rows of a key would not end."""
-    apart_rows = same_rows // 2
+    same_rows, apart_rows = 100_000, 50_000
     engine = make_engine([source("l", unique_key=("k",), duplicate_horizon="1 second")], [])
     same = _ingest_one_key(engine, "same.parquet", same_rows, 0, "same")
     assert (same.rows_read, same.accepted, same.duplicate) == (same_rows, 1, same_rows - 1)
@@ -245,9 +244,9 @@ def test_many_rows_of_one_key_are_ingested(make_engine: MakeEngine, same_rows: i
     assert engine.reading.log("l", 2).count() == apart_rows + 1
 
 
-@pytest.mark.parametrize(("rows", "step"), [(40_000, 20), pytest.param(100_000, 8, marks=pytest.mark.soak)])
-def test_many_rows_of_one_key_are_joined_and_counted(make_engine: MakeEngine, rows: int, step: int) -> None:
-    """The left rows are `step` ms apart, and are more than the join's interval holds."""
+def test_many_rows_of_one_key_are_joined_and_counted(make_engine: MakeEngine) -> None:
+    """The left rows are 8 ms apart, and are more than the join's interval holds."""
+    rows, step = 100_000, 8
     engine = make_engine([source("l"), source("r")], [join()])
     assert _ingest_one_key(engine, "hot.parquet", rows, step, "hot").accepted == rows
     land(engine, "r", "1.jsonl", [Event("hot", 1, 5 * MINUTE).line])
