@@ -116,8 +116,9 @@ chaos: setup ## kill a stream 300 times, compare it with an undisturbed run, wri
 hunt: setup ## run random histories on an in-memory store, print every difference from a model (ARGS="--seed N --seconds S --histories N --jobs N")
 	@$(BIN)/python -m tests.hunt $(ARGS)
 
-oracle: setup ## compare with Flink's recorded answers (DIR=../shared/oracle)
+oracle: setup ## compare with all of Flink's recorded answers (DIR=../shared/oracle), and with its rows of SQL statements
 	$(BIN)/python -m tests.oracle $(DIR)
+	$(BIN)/python -m pytest -m oracle_all tests/oracle/test_sql.py tests/operators/sql
 
 bench: bench-setup ## compare the payment-order join with Flink, Spark and DuckDB, write docs/explanation/benchmarks.md (ARGS="--flink DIR")
 	@status=0; $(BIN)/python -m benchmarks join $(ARGS) || status=$$?; $(BIN)/python -m benchmarks report; exit $$status
