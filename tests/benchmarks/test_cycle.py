@@ -5,7 +5,9 @@ import subprocess
 import psutil
 import pytest
 
-from benchmarks.cycle import Cost, Cycle, _of_processes
+from benchmarks.cycle import Cost, Cycle, _join_alone, _of_processes
+from platform_defs.settings import Settings
+from platform_defs.shop import shop
 
 
 def test_a_summary_adds_up_tables_by_phase() -> None:
@@ -26,6 +28,12 @@ def test_a_summary_adds_up_tables_by_phase() -> None:
         },
     }
     assert cycle.tables["advance sums"] == {"seconds": 0.25, "jobs": 5, "commits": 2, "cpu_s": 0.25}
+
+
+def test_the_join_alone_has_its_sources_and_suites() -> None:
+    alone = _join_alone(shop(Settings()))  # pyright: ignore[reportCallIssue]
+    assert ([*alone.sources_by_name], [*alone.tables_by_name]) == (["orders", "payments"], ["payment_order_wide"])
+    assert {*alone.suites_by_name()} == {"orders", "payments", "payment_order_wide"}
 
 
 def test_a_child_process_that_ends_meanwhile_does_not_count(monkeypatch: pytest.MonkeyPatch) -> None:
