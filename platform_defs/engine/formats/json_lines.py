@@ -103,12 +103,12 @@ def _name_faults(contract: SourceContract) -> list[Column]:
         keys, lambda k: F.lower(k).isin([n.lower() for n in names]) & ~k.isin(names) & ~F.array_contains(present, F.lower(k))
     )
     empty = combine_balanced([F.col(f"{PARSED}.{quoted_name(n)}").isNull() for n in names], lambda a, b: a | b, F.lit(False))
-    reason = F.lit("it has names in another case than the contract's: ")
-    miswritten = F.when(empty, F.concat(reason, F.nullif(F.array_join(miswritten_names, ", "), F.lit(""))))  # no declared name is empty
+    miswritten = F.when(empty, _fault_of_names(miswritten_names, "it has names in another case than the contract's: "))
     if contract.new_columns == "ignore":
         return [miswritten]
     return [miswritten, _fault_of_names(F.array_except(keys, declared), HAS_NEW_COLUMNS)]
 
 
 def _fault_of_names(names: Column, reason: str) -> Column:
-    return F.when(F.size(names) > 0, F.concat(F.lit(reason), F.array_join(names, ", ")))
+    """The reason with the names, or null if there are none; the expression of the names is long, so it occurs once."""
+    return F.concat(F.lit(reason), F.array_join(F.nullif(names, F.array().cast("array<string>")), ", "))
