@@ -172,7 +172,7 @@ def run(
     rows: int,
     cycles: int,
     *,
-    join: bool = False,
+    join: bool,
     checks: bool,
     by_table: bool,
     dagster: bool,

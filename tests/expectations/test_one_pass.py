@@ -131,7 +131,7 @@ def test_random_suites_have_the_findings_of_great_expectations(spark: SparkSessi
         assert found == run(batch_of(frame), expectations, {"partial_unexpected_count": 0})
         outcomes.update((e.expectation_type, found[check_name(e)].passed) for e in expectations)
     assert len(outcomes) == 2 * len(KINDS)
-    assert len(seeds) < 100 or min(outcomes.values()) > 15, outcomes
+    assert min(outcomes.values()) >= len(seeds) // 6, outcomes
 
 
 def test_two_keys_are_one_query(spark: SparkSession) -> None:

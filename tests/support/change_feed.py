@@ -23,10 +23,13 @@ def check_change_feeds(engine: Engine, tables: Sequence[str], by_spark: Sequence
     """
     by_spark, frames = by_spark or tables[:1], dict[str, DataFrame]()
     for table in tables:
-        frames[table] = engine.views.table(table).select(F.struct("*").alias("row"))
-        frames[f"feed of {table}"] = _feed(_read_by_deltalake(engine, table), frames[table].schema)
-    for table in by_spark:
-        frames[f"feed of {table} by Spark"] = _feed(_read_by_spark(engine, table), frames[table].schema)
+        content = engine.views.table(table)
+        frames[table] = content.select(F.struct("*").alias("row"))
+        feeds = {f"feed of {table}": _read_by_deltalake(engine, table, content.schema)}
+        if table in by_spark:
+            feeds[f"feed of {table} by Spark"] = _read_by_spark(engine, table)
+        changes = "_commit_version", "_change_type", F.struct(*content.columns).alias("row")
+        frames |= {name: feed.select(*changes) for name, feed in feeds.items()}
     found = values_of(frames)
     for table in by_spark:
         assert found[f"feed of {table} by Spark"] == found[f"feed of {table}"], table
@@ -37,17 +40,11 @@ def _read_by_spark(engine: Engine, table: str) -> DataFrame:
     return engine.spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", 0).load(engine.lake.path(table))
 
 
-def _read_by_deltalake(engine: Engine, table: str) -> DataFrame:
-    """The change feed of a table, with the types that Spark reads."""
+def _read_by_deltalake(engine: Engine, table: str, columns: StructType) -> DataFrame:
+    """The change feed of a table, with the types of its columns that Spark reads."""
     feed = pa.table(DeltaTable(engine.lake.path(table)).load_cdf(starting_version=0))
-    schema = StructType([*engine.views.table(table).schema.fields]).add("_commit_version", "long").add("_change_type", "string")
+    schema = StructType([*columns.fields]).add("_commit_version", "long").add("_change_type", "string")
     return engine.spark.createDataFrame(feed.select(schema.names).cast(to_arrow_schema(schema)), schema)
-
-
-def _feed(rows: DataFrame, schema: StructType) -> DataFrame:
-    columns = schema["row"].dataType
-    assert isinstance(columns, StructType)
-    return rows.select("_commit_version", "_change_type", F.struct(*columns.names).alias("row"))
 
 
 def _check(content: Sequence[tuple[Any, ...]], feed: Sequence[tuple[Any, ...]]) -> tuple[int, int]:
