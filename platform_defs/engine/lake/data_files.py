@@ -9,6 +9,7 @@ from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import Any, cast
 
+import pyarrow as pa
 import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
 from deltalake.fs import DeltaStorageHandler
@@ -55,10 +56,15 @@ def write_files(
     if few_rows is None:
         plan_if_small(rows).write.options(**_NO_MARKER_FILES, **(writer_options or {})).parquet(f"{path}/{folder}")
         return folder
-    _make_local_folder(f"{path}/{folder}" if few_rows.num_rows else path)
-    if few_rows.num_rows:
-        pq.write_table(few_rows, f"{folder}/part-00000-{uuid.uuid4()}.parquet", filesystem=filesystem(path, options), store_schema=False)
+    write_rows(few_rows, path, folder, options)
     return folder
+
+
+def write_rows(rows: pa.Table, path: str, folder: str, options: dict[str, str] | None = None) -> None:
+    """Write rows as one Parquet file into a folder below a table. Without rows, only the table's folder is created."""
+    _make_local_folder(f"{path}/{folder}" if rows.num_rows else path)
+    if rows.num_rows:
+        pq.write_table(rows, f"{folder}/part-00000-{uuid.uuid4()}.parquet", filesystem=filesystem(path, options), store_schema=False)
 
 
 def add_actions(path: str, folder: str, bounded: Sequence[str], options: dict[str, str] | None = None) -> tuple[list[AddAction], int]:

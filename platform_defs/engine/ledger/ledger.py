@@ -241,7 +241,8 @@ class Ledger(KnownBatches):
 
     def compact(self) -> None:
         """Compact the ledger's files, and write a checkpoint of its log."""
-        self._store.compact()
+        with self._mutex:
+            self._store.compact()
 
 
 def _with_clock(row: SourceEntry, clock: int) -> SourceEntry:

@@ -20,6 +20,7 @@ from deltalake.exceptions import DeltaError
 from operators.errors import TidemarkError
 from platform_defs.engine.lake.commits import commit_once, commit_options, reporting_overtaken, write_checkpoint
 from platform_defs.engine.lake.errors import LakeError, UnreadableLogError, store_reason
+from platform_defs.engine.lake.merged_files import FAULTS, can_merge, merge_files
 from platform_defs.engine.lake.opened_tables import OpenedTable
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.errors import LedgerError
@@ -96,7 +97,6 @@ class LedgerStore(Protocol):
         Raises:
             LakeError: another writer has committed.
         """
-        ...
 
     def replace(self, rows: pa.Table, upto: int) -> None:
         """Commit rows (of the schema `SCHEMA`) in place of all rows with `seq <= upto`, on that version, atomically.
@@ -104,7 +104,6 @@ class LedgerStore(Protocol):
         Raises:
             LakeError: another writer has committed.
         """
-        ...
 
     def fence(self) -> None:
         """Make an empty commit on that version, or create an empty store if there is none.
@@ -112,7 +111,6 @@ class LedgerStore(Protocol):
         Raises:
             LakeError: another writer has committed.
         """
-        ...
 
     def files_of(self, seq: int) -> list[str]:
         """The files with rows of a batch, for an error message."""
@@ -120,7 +118,6 @@ class LedgerStore(Protocol):
 
     def compact(self) -> None:
         """Compact small files; the rows do not change."""
-        ...
 
 
 @dataclass
@@ -250,7 +247,7 @@ class DeltaLedgerStore:
         try:
             self._opened.record_commit(partial(self.lake.log_end, TABLE))
             self._compact_many()
-        except (DeltaError, OSError, TidemarkError) as error:
+        except (*FAULTS, TidemarkError) as error:
             self._opened.distrust()
             _log.warning("the batch is committed, but the ledger was not compacted: %s", store_reason(error))
 
@@ -268,8 +265,12 @@ class DeltaLedgerStore:
         self.refresh()
         if self._delta is not None:
             point("ledger.before_compact")
-            self._delta.optimize.compact(target_size=FULL_BYTES, **commit_options({}))
+            if can_merge(self._delta, self.name):
+                merge_files(self._delta, self.name, self.lake.storage_options, FULL_BYTES)
+            else:
+                self._delta.optimize.compact(target_size=FULL_BYTES, **commit_options({}))
             point("ledger.after_compact")
+            self.refresh()
             write_checkpoint(self._delta)
 
     def files_of(self, seq: int) -> list[str]:

@@ -314,3 +314,22 @@ def test_a_fault_of_the_compaction_after_a_commit_is_only_logged(
     assert "the batch is committed, but the ledger was not compacted: [Errno 28] No space left on device" in caplog.text
     ledger.commit([(source_entry("l", 4),)])
     assert len(list(Lake(str(tmp_path / "lake")).delta(TABLE).file_uris())) == 1  # pyright: ignore[reportOptionalMemberAccess]
+
+
+def test_two_compactions_at_the_same_time_double_no_batch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two processes ingest different sources, and both compact the ledger after their commits."""
+    ledger, other, points = _ledger(tmp_path), _ledger(tmp_path), list[str]()
+    for seq in range(1, 4):
+        ledger.commit([(source_entry("l", seq),)])
+
+    def meanwhile(point: str) -> None:
+        points.append(point)
+        if points == ["ledger.before_compact"]:
+            other.compact()
+
+    monkeypatch.setattr(ledger_store, "point", meanwhile)
+    ledger.compact()
+    assert points == ["ledger.before_compact", *["ledger.before_compact", "ledger.after_compact"], "ledger.after_compact"]
+    actions = Lake(str(tmp_path / "lake")).delta(TABLE).get_add_actions(flatten=True)  # pyright: ignore[reportOptionalMemberAccess]
+    assert actions["num_records"].to_pylist() == [3]
+    assert [len(reader.entries()) for reader in (_ledger(tmp_path), ledger, other)] == [3, 3, 3]

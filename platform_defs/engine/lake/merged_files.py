@@ -1,0 +1,107 @@
+"""Merges small files of a table into one, by a commit on exactly the version that was read.
+
+deltalake's own compaction tries again on a newer version. It does not notice that another compaction has replaced the same files: the table
+then has each of their rows twice (deltalake 1.6.6).
+"""
+
+import json
+import time
+import uuid
+from typing import Any
+from urllib.parse import quote
+
+import obstore
+import pyarrow as pa
+import pyarrow.parquet as pq
+from deltalake import DeltaTable, Schema
+from deltalake.exceptions import DeltaError
+from obstore.store import LocalStore
+from pyspark.sql.types import StructType
+
+from platform_defs.engine.lake.data_files import COMMIT_FOLDER, add_actions, write_rows
+from platform_defs.engine.lake.data_skipping import is_written_by_deltalake, store_of
+from platform_defs.engine.lake.objects import StoreError, store_at
+from platform_defs.engine.lake.table_columns import statistics_columns
+from platform_defs.paths import is_in_s3, is_local
+
+FAULTS = (DeltaError, OSError, pa.ArrowException, StoreError)
+"""What a merge raises if a file cannot be read or written, or has other columns than the table."""
+MOST_BYTES, MOST_ROWS = 4 * 1024 * 1024, 1_000_000
+"""The most bytes and rows that one merge reads, since it has them in memory: a small file may have very many equal rows."""
+
+
+def can_merge(delta: DeltaTable, path: str) -> bool:
+    """Whether `merge_files` can write a table: it is on a disk or in S3, and its rows are those of its Parquet files."""
+    return (is_local(path) or is_in_s3(path)) and is_written_by_deltalake(delta)
+
+
+def merge_files(delta: DeltaTable, path: str, options: dict[str, str] | None, below: int) -> bool:
+    """Merge a table's small files into one, the oldest first. No row changes, and the rows of one file stay together and in order.
+
+    Args:
+        delta: the table. It stays at its version.
+        path: its folder or URI.
+        options: deltalake's options for its store.
+        below: the size in bytes that a file to be merged does not reach.
+
+    Returns:
+        Whether the files were merged. Nothing is merged if there are fewer than two, or if another writer has committed since the table was
+        opened.
+
+    Raises:
+        DeltaError, OSError, ArrowException, StoreError: see `FAULTS`. Nothing was merged, unless only the store's answer was lost.
+    """
+    version = delta.version()  # before its files: another thread may bring the table up to date, and then the commit must fail
+    sizes = _small_files(delta, below)
+    if len(sizes) < 2:
+        return False
+    schema, folder = delta.schema(), f"{COMMIT_FOLDER}{uuid.uuid4().hex}"
+    write_rows(pa.concat_tables(_rows_of_file(delta, file, schema) for file in sizes), path, folder, options)
+    added, _ = add_actions(path, folder, statistics_columns(delta, [field.name for field in schema.fields]), options)
+    now = time.time_ns() // 1_000_000
+    actions: list[dict[str, Any]] = [
+        {"commitInfo": {"timestamp": now, "operation": "OPTIMIZE", "operationParameters": {}, "engineInfo": "tidemark"}},
+        *({"remove": _file(name, size, deletionTimestamp=now, extendedFileMetadata=True)} for name, size in sizes.items()),
+        *({"add": _file(file.path, file.size, modificationTime=now, stats=file.stats)} for file in added),
+    ]
+    commit, lines = f"_delta_log/{version + 1:020}.json", "".join(f"{json.dumps(action)}\n" for action in actions)
+    try:
+        obstore.put(LocalStore(path) if is_local(path) else store_at(path, options), commit, lines.encode(), mode="create")
+    except obstore.exceptions.AlreadyExistsError:
+        return False
+    return True
+
+
+def _small_files(delta: DeltaTable, below: int) -> dict[str, int]:
+    """The sizes of the files below a size, the oldest first, as far as they are not too many for one merge."""
+    actions = delta.get_add_actions(flatten=True)  # `pyarrow.table` would load pandas here
+    columns = (actions[name].to_pylist() for name in ("modification_time", "path", "size_bytes", "num_records"))
+    files, total_bytes, total_rows = dict[str, int](), 0, 0
+    for _, file, size, rows in sorted(zip(*columns, strict=True)):
+        is_plain_name = quote(file, safe="/=") == file  # the log has other names as URIs
+        if size < below and is_plain_name and rows is not None and total_bytes + size <= MOST_BYTES and total_rows + rows <= MOST_ROWS:
+            files[file], total_bytes, total_rows = size, total_bytes + size, total_rows + rows
+    return files
+
+
+def _rows_of_file(delta: DeltaTable, path: str, schema: Schema) -> pa.Table:
+    """The rows of a file with the table's columns. A column that was added to the table later is null."""
+    with store_of(delta).open_input_file(path) as opened:
+        content = pa.BufferReader(opened.read())
+    with pq.ParquetFile(content, coerce_int96_timestamp_unit="us") as file:
+        names = file.schema_arrow.names
+        if len({*names}) < len(names) or not _types(Schema.from_arrow(file.schema_arrow)) <= _types(schema):
+            raise pa.ArrowInvalid(f"{path} has other columns than the table")
+        rows, arrow = file.read(), pa.schema(schema.to_arrow())
+    columns = [rows[f.name].cast(f.type) if f.name in names else pa.nulls(rows.num_rows, f.type) for f in arrow]
+    return pa.Table.from_arrays(columns, schema=arrow)
+
+
+def _types(schema: Schema) -> set[tuple[str, str]]:
+    """The names and the types of columns, also of nested ones."""
+    return {(field.name, field.dataType.simpleString()) for field in StructType.fromJson(json.loads(schema.to_json())).fields}
+
+
+def _file(path: str, size: int, **more: Any) -> dict[str, Any]:
+    """The part of an action that names a file. A merge changes no data, for readers of the table's changes."""
+    return {"path": path, "dataChange": False, "partitionValues": {}, "size": size, **more}
