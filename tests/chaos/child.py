@@ -31,6 +31,8 @@ LOST = {"wide": "method = 'card' OR status = 'created'", "visits": "method = 'ca
 """The rows that are deleted before a rebuild, by table: an append-only table, and one with corrections."""
 LEASE_S = 2.4
 """Shorter than the start of a process, so that the next process finds the lease of a killed one expired."""
+_NEVER = 1 << 30
+"""More files than any table has."""
 
 
 @dataclass(frozen=True)
@@ -193,7 +195,8 @@ def main() -> None:
     def send(message: dict[str, Any]) -> None:
         os.write(int(sys.argv[2]), f"{json.dumps(message)}\n".encode())
 
-    ledger_store.MANY_FILES, compaction.MANY_FILES = 5, 3  # so that a short trial compacts its tables
+    ledger_store.MANY_FILES = 5  # so that a short trial compacts its tables
+    compaction.MANY_FILES, compaction.MANY_TINY_FILES = (3, _NEVER) if instructions.start % 2 else (_NEVER, 3)  # by Spark, or without it
     spark = _session(instructions)
     Child(instructions, send, lambda: spark).run()
     if not instructions.session_file:  # otherwise the session would end for all processes that use its JVM

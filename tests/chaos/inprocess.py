@@ -25,12 +25,12 @@ ACTIONS = script(shop(SEED, PARTS))
 class InProcess(Child):
     """A kill is an exception that nothing may catch.
 
-    Tables are compacted by steps of a rebuild only, so that maintenance finds tables to compact.
+    Files are merged by steps of a rebuild only, so that maintenance finds tables to compact.
     """
 
     def act(self, engine: Engine, index: int) -> None:
-        many_files = 2 if self.actions[index].kind == "rebuild" else compaction.MANY_FILES
-        with patch.object(compaction, "MANY_FILES", many_files):
+        many_files = 2 if self.actions[index].kind == "rebuild" else 1 << 30
+        with patch.object(compaction, "MANY_TINY_FILES", many_files):
             super().act(engine, index)
 
     def _die(self, point: str) -> None:

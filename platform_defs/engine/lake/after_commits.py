@@ -15,8 +15,9 @@ from pyspark.sql import SparkSession
 from operators.errors import TidemarkError
 from platform_defs.engine.lake import compaction
 from platform_defs.engine.lake.commits import write_checkpoint
-from platform_defs.engine.lake.compaction import CONFLICTS, SMALL_BYTES, MaintainedTables, count_small_files
+from platform_defs.engine.lake.compaction import CONFLICTS, SMALL_BYTES, MaintainedTables, file_sizes
 from platform_defs.engine.lake.errors import store_reason
+from platform_defs.engine.lake.merged_files import FAULTS, can_merge, merge_files
 from platform_defs.engine.lake.reads import ReadTables
 from platform_defs.faults import point
 
@@ -37,9 +38,9 @@ class Committed:
     unchanged: DeltaTable | None
     added: Sequence[AddAction] = ()
 
-    def count_small_files(self) -> int:
-        """The number of the table's data files below `SMALL_BYTES`."""
-        return (0 if self.unchanged is None else count_small_files(self.unchanged)) + sum(file.size < SMALL_BYTES for file in self.added)
+    def file_sizes(self) -> list[int]:
+        """The sizes of the table's data files in bytes."""
+        return [*([] if self.unchanged is None else file_sizes(self.unchanged)), *(file.size for file in self.added)]
 
 
 @dataclass(frozen=True)
@@ -52,7 +53,9 @@ class TablesMaintainedAfterCommits(ReadTables, MaintainedTables):
         return self
 
     def _after_commit(self, spark: SparkSession, table: str, committed: Committed | None = None) -> None:
-        """Compact small files if there are many. Every `CHECKPOINT_EVERY` versions, write a checkpoint and delete old commits.
+        """Compact small files, or merge tiny ones, if there are many.
+
+        Every `CHECKPOINT_EVERY` versions, write a checkpoint and delete old commits.
 
         Delta's own post-commit hooks cost more: its checkpoints are Spark jobs, whose code takes seconds to compile, and it compacts
         after each process's first commit to a table, even if there are few files. deltalake's list the whole log after each commit.
@@ -74,17 +77,38 @@ class TablesMaintainedAfterCommits(ReadTables, MaintainedTables):
             delta = self.delta_for_reading(table)
             if delta is None:
                 return
-            version, small_files = delta.version(), count_small_files(delta)
+            version, sizes, is_mergeable = delta.version(), file_sizes(delta), can_merge(delta, self.path(table))
             del delta  # otherwise the opened table could not be brought up to date
         else:
-            version, small_files = committed.version, committed.count_small_files()
-        if small_files >= compaction.MANY_FILES:
+            version, sizes, unchanged = committed.version, committed.file_sizes(), committed.unchanged
+            is_mergeable = unchanged is not None and can_merge(unchanged, self.path(table))
+        if sum(size < SMALL_BYTES for size in sizes) >= compaction.MANY_FILES:
             point("lake.before_compact")
             with suppress(*CONFLICTS):
                 self.optimize(spark, table)
             point("lake.after_compact")
             version += 1
+        elif is_mergeable and sum(size < compaction.TINY_BYTES for size in sizes) >= compaction.MANY_TINY_FILES:
+            version += self._merge_tiny_files(table)
         every = compaction.CHECKPOINT_EVERY
         has_many_commits = version >= every and version % every < 2  # a compaction takes one version
         if has_many_commits and (newest := self.delta_for_reading(table)) is not None:
             write_checkpoint(newest)
+
+    def _merge_tiny_files(self, table: str) -> bool:
+        """Merge a table's files below `TINY_BYTES` into one, without Spark; returns whether they were merged.
+
+        A fault is logged. The files are then read as before.
+        """
+        delta = self.delta_for_reading(table)
+        if delta is None or not can_merge(delta, self.path(table)):
+            return False
+        point("lake.before_compact")
+        self.check_leases()
+        try:
+            is_merged = merge_files(delta, self.path(table), self.storage_options, compaction.TINY_BYTES)
+        except FAULTS as error:
+            _log.warning("the tiny files of %s were not merged: %s", table, store_reason(error))
+            return False
+        point("lake.after_compact")
+        return is_merged

@@ -41,6 +41,9 @@ CONFLICTS = (
 SMALL_BYTES = 32 * 1024 * 1024
 MANY_FILES = 64
 """After a commit, a table with this many files below `SMALL_BYTES` is compacted."""
+TINY_BYTES = 512 * 1024
+MANY_TINY_FILES = 8
+"""After a commit, the files of a table below `TINY_BYTES` are merged if there are this many."""
 CHECKPOINT_EVERY = 20
 """After this many commits, a table gets a checkpoint."""
 _RETENTION_CONF = "spark.databricks.delta.retentionDurationCheck.enabled"

@@ -134,6 +134,7 @@ def test_an_append_that_leaves_many_small_files_compacts_them(spark: SparkSessio
 
 def test_deltalake_writes_the_checkpoints_of_a_log(spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compaction, "CHECKPOINT_EVERY", 3)
+    monkeypatch.setattr(compaction, "MANY_TINY_FILES", 100)
     for n in range(12):
         lake.append(spark.range(n, n + 1, 1, 1), "t", {"key": n})
     log = Path(lake.path("t"), "_delta_log")
