@@ -223,7 +223,7 @@ def _shaped_columns(asset: DerivedAsset, results: Sequence[str]) -> Sequence[str
 
 
 def _engine_columns(reader: DerivedAsset, upstream: DerivedAsset | None) -> list[str]:
-    """The columns that the engine adds to an input's: of a source (`upstream` is None), of final results, or of an upserted table."""
+    """The columns that the engine adds to an input: a source (`upstream` is None), final results, or an upserted table."""
     if upstream is None:
         return [EVENT_TIME, SEQ, ARRIVAL]
     kind = [*filter(None, [reader.operator.reads.change])]

@@ -118,7 +118,7 @@ def option_fault(option: object) -> str | None:
 
 
 def legal_values(option: str, value: object) -> str | None:
-    """What is legal for an option; None if its value is.
+    """The legal values of an option; None if `value` is legal.
 
     Args:
         option: the name of a legal option; names ignore case.
@@ -130,7 +130,7 @@ def legal_values(option: str, value: object) -> str | None:
     name = next(known for known in LEGAL if known.lower() == option.lower())
     text = str(value)
     if name == "header" and text.lower() not in ("true", "false"):
-        return "'true', or 'false' for CSV files whose fields are the schema's columns, in its order"
+        return "for 'header', 'true', or 'false' for CSV files without a header, whose fields are in the schema's order"
     if name in _BOOLEANS and text.lower() not in ("true", "false"):
         return f"for {name!r}, 'true' or 'false'"
     if name in ("sep", "delimiter") and not (isinstance(value, str) and _SEPARATOR.fullmatch(text)):

@@ -1,4 +1,4 @@
-"""A standalone Spark cluster of small processes on this machine, whose workers can be killed and cannot see the driver's folders."""
+"""A standalone Spark cluster of small processes on this machine. Its workers can be killed, and folders can be hidden from them."""
 
 import subprocess
 from collections.abc import Callable, Iterable, Iterator, Sequence

@@ -1,8 +1,8 @@
-"""Every operator reads every table: after any steps, each table equals its operator over the rows of the tables that it reads.
+"""Operators read tables of others: after any steps, each table equals its operator over the rows of the tables that it reads.
 
 Chains of four tables are also compared with a naive model in plain Python (`chains`), which knows neither operators nor steps: after each
 batch, and at the end. After a rebuild of two damaged tables, every table has the same rows as before. Each key has the number of a
-generated case, so that one run compares many cases: no table has rows that are computed from two of them, except those of the null key.
+generated case, so that one run compares many cases: in these chains, only rows of the null key are computed from several cases.
 """
 
 import random
@@ -47,8 +47,9 @@ from tests.support.small_sources import MINUTE, Event, replay, source
 TWO, FIVE = Tumbling(size="2 minutes"), Tumbling(size="5 minutes")
 PAIRED = {"pairs": Preparation(where="left_v IS NOT NULL AND right_v IS NOT NULL", select="k, left_v AS v")}
 BY_CASE = Preparation(select="*, split_part(k, '-', 1) AS of_case")
+"""Adds the case of a row."""
 BY_START = Preparation(select="split_part(k, '-', 1) AS of_case, window_start AS start")
-"""The case of a row, by which tables without a key are grouped."""
+"""Selects the case of a row and the start of its window."""
 
 
 def _asset(
@@ -126,7 +127,7 @@ CORRECTED = ["windows", "pairs", "sums", "pair_windows"]
 
 
 def _batches(seed: int, count: int, cases: int) -> list[Mapping[str, list[Event]]]:
-    """Batches of two sources, with up to four rows of each case; each is up to six minutes behind the newest, so that some are late."""
+    """Batches of two sources, each with up to four rows of each case. Rows are up to nine minutes behind the newest, so some are late."""
     rng = random.Random(seed)
 
     def events(batch: int) -> list[Event]:
@@ -220,7 +221,7 @@ def _expected(engine: Engine, asset: DerivedAsset, tables: Mapping[str, DataFram
 
 
 def _rebuild_damaged_tables(engine: Engine, held: Mapping[str, Sequence[str]]) -> None:
-    """A rebuild of a table is a change that its readers read: also tables two steps further down follow."""
+    """After a rebuild, all tables downstream, also indirect readers, have the same rows as before."""
     from deltalake import DeltaTable
 
     for damaged in ("windows", "pairs"):

@@ -52,7 +52,7 @@ def _event(rng: random.Random, newest: int) -> Event:
 def _run(
     engine: Engine, live: list[str], again: list[str], batches: Sequence[Mapping[str, list[Event]]], kills: Sequence[list[str]] = ()
 ) -> None:
-    """Advance some tables after each batch, others once at the end. The first table is killed at the given points, batch by batch.
+    """Advance some tables after each batch, others once at the end. Steps of the first table are killed at the given points, by batch.
 
     After the last batch, the sources are drained.
     """
@@ -85,7 +85,7 @@ def _model(engine: Engine, asset: str, lateness: int) -> dict[str | None, Sessio
 
 @pytest.mark.parametrize("how", [pytest.param("strict", marks=SOAK), "lenient"])
 def test_sessions_in_steps_equal_the_model_and_a_backfill(make_engine: MakeEngine, how: str) -> None:
-    """A kill between the lateness decisions and the results changes neither."""
+    """Kills before and after the commits of lateness decisions and results change neither."""
     count, lateness = _count(LATENESS[how]), duration_ms(LATENESS[how], "")
     top = TopK(k=2, order_by=["n DESC", "k"])
     tables: dict[str, tuple[Operator, str]] = {}

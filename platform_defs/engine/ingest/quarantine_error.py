@@ -34,7 +34,7 @@ class QuarantineError(TidemarkError, RuntimeError):
         )
 
     @classmethod
-    def holds_avro(cls, source: str, path: str) -> "QuarantineError":
+    def not_avro(cls, source: str, path: str) -> "QuarantineError":
         """A record of a topic is not readable Avro, so it cannot be written to a file of JSON objects."""
         return cls(
             f"source {source!r}: records of {path} are not readable Avro, so they cannot be released to a file of JSON objects; release "

@@ -130,7 +130,7 @@ class Release:
             return
         records = self._rows().where(chosen & F.col("path").isin(*paths))
         if (row := records.where(F.startswith("raw", F.lit(HEX)) & F.rlike("reason", F.lit(_OF_AVRO))).select("path").first()) is not None:
-            raise QuarantineError.holds_avro(self.contract.name, row["path"])
+            raise QuarantineError.not_avro(self.contract.name, row["path"])
         if (row := records.where(F.rlike("reason", F.lit(_PART_NOT_TEXT))).select("path", "reason").first()) is not None:
             raise QuarantineError.lost_part(self.contract.name, row["path"], row["reason"])
 

@@ -42,7 +42,7 @@ def merge_files(delta: DeltaTable, path: str, options: dict[str, str] | None, be
         delta: the table. It stays at its version.
         path: its folder or URI.
         options: deltalake's options for its store.
-        below: the size in bytes that a file to be merged does not reach.
+        below: only files smaller than this many bytes are merged.
 
     Returns:
         Whether the files were merged. Nothing is merged if there are fewer than two, or if another writer has committed since the table was
@@ -103,5 +103,5 @@ def _types(schema: Schema) -> set[tuple[str, str]]:
 
 
 def _file(path: str, size: int, **more: Any) -> dict[str, Any]:
-    """The part of an action that names a file. A merge changes no data, for readers of the table's changes."""
+    """The common fields of `add` and `remove` actions. `dataChange` is false, since a merge changes no rows."""
     return {"path": path, "dataChange": False, "partitionValues": {}, "size": size, **more}

@@ -1,7 +1,7 @@
 """Waiting for a lock: who waits for whom, and for how long.
 
 A writer waits for maintenance. A writer and maintenance wait for a stream, which releases a table after its present step if one waits.
-A stream does not wait, since its other tables would wait too. In all other cases a held lock is an error.
+By default a stream does not wait, since its other tables would wait too. In all other cases a held lock is an error.
 """
 
 import logging
@@ -61,7 +61,7 @@ def take_or_wait(
     ask: Callable[[], AbstractContextManager[Any]] | None = None,
     longest_poll_s: float = POLL_S,
 ) -> None:
-    """Take a lock, or wait for it. A process that waits for long logs a warning each minute.
+    """Take a lock, or wait for it. A process that waits logs a warning after 0.3 s, and then each minute.
 
     A writer waits while maintenance holds the lock. A writer and maintenance wait for a stream. A stream does not wait, except for
     maintenance if it is given a patience. In all other cases a held lock is an error.
@@ -71,12 +71,12 @@ def take_or_wait(
         take: takes it, or raises `Busy`.
         purpose: the purpose of this process.
         patience_s: how long to wait for maintenance; by default `MAINTENANCE_PATIENCE_S`, and 0 for a stream.
-        ask: asks a stream for the lock until its block ends; without it, this does not wait for a stream.
-        longest_poll_s: the longest sleep between two tries; the first is `POLL_S`, and each further one twice as long.
+        ask: returns a context manager that requests the lock from a stream while it is open; None: do not wait for a stream.
+        longest_poll_s: the longest sleep between two tries; sleeps begin with `POLL_S`, and double up to this.
 
     Raises:
-        LakeBusy: another process holds the lock, and this process does not wait for it, or has waited too long; the text names the holder
-            and when it started.
+        LakeBusy: another process holds the lock, and this one does not wait for it, has waited too long, or was stopped; the text names
+            the holder and when it started.
     """
     began, reported, may_ask, poll_s = time.monotonic(), -math.inf, ask is not None, POLL_S
     holder, holder_since = None, began

@@ -69,5 +69,5 @@ def test_lines_are_quarantined_if_no_field_can_hold_a_column(make_engine: MakeEn
 
 
 def test_another_value_of_the_option_is_refused():
-    with pytest.raises(ContractError, match=r"`options` is \{'header': 'no'\}; legal: 'true', or 'false' for CSV files"):
+    with pytest.raises(ContractError, match=r"`options` is \{'header': 'no'\}; legal: for 'header', 'true', or 'false' for CSV files"):
         source("l", options={"header": "no"})
