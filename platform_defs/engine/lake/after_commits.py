@@ -77,18 +77,19 @@ class TablesMaintainedAfterCommits(ReadTables, MaintainedTables):
             delta = self.delta_for_reading(table)
             if delta is None:
                 return
-            version, sizes, is_mergeable = delta.version(), file_sizes(delta), can_merge(delta, self.path(table))
-            del delta  # otherwise the opened table could not be brought up to date
+            version, sizes = delta.version(), file_sizes(delta)
         else:
-            version, sizes, unchanged = committed.version, committed.file_sizes(), committed.unchanged
-            is_mergeable = unchanged is not None and can_merge(unchanged, self.path(table))
+            version, sizes, delta = committed.version, committed.file_sizes(), committed.unchanged
+        has_tiny_files = sum(size < compaction.TINY_BYTES for size in sizes) >= compaction.MANY_TINY_FILES
+        is_mergeable = has_tiny_files and delta is not None and can_merge(delta, self.path(table))
+        del delta  # otherwise the opened table could not be brought up to date
         if sum(size < SMALL_BYTES for size in sizes) >= compaction.MANY_FILES:
             point("lake.before_compact")
             with suppress(*CONFLICTS):
                 self.optimize(spark, table)
             point("lake.after_compact")
             version += 1
-        elif is_mergeable and sum(size < compaction.TINY_BYTES for size in sizes) >= compaction.MANY_TINY_FILES:
+        elif is_mergeable:
             version += self._merge_tiny_files(table)
         every = compaction.CHECKPOINT_EVERY
         has_many_commits = version >= every and version % every < 2  # a compaction takes one version

@@ -15,7 +15,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
-from deltalake import DeltaTable
+from deltalake import DeltaTable, Schema
 from deltalake.fs import DeltaStorageHandler
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -93,7 +93,12 @@ def has_all_files(delta: DeltaTable) -> bool:
 
 def schema_of(delta: DeltaTable) -> StructType:
     """The table's columns."""
-    return StructType.fromJson(json.loads(delta.schema().to_json()))
+    return spark_schema(delta.schema())
+
+
+def spark_schema(schema: Schema) -> StructType:
+    """A schema of deltalake as one of Spark."""
+    return StructType.fromJson(json.loads(schema.to_json()))
 
 
 def no_rows(spark: SparkSession, schema: StructType) -> DataFrame:

@@ -12,14 +12,14 @@ from urllib.parse import quote
 
 import obstore
 import pyarrow as pa
+import pyarrow.fs as pa_fs
 import pyarrow.parquet as pq
 from deltalake import DeltaTable, Schema
 from deltalake.exceptions import DeltaError
 from obstore.store import LocalStore
-from pyspark.sql.types import StructType
 
 from platform_defs.engine.lake.data_files import COMMIT_FOLDER, add_actions, write_rows
-from platform_defs.engine.lake.data_skipping import is_written_by_deltalake, store_of
+from platform_defs.engine.lake.data_skipping import is_written_by_deltalake, spark_schema, store_of
 from platform_defs.engine.lake.objects import StoreError, store_at
 from platform_defs.engine.lake.table_columns import statistics_columns
 from platform_defs.paths import is_in_s3, is_local
@@ -55,9 +55,10 @@ def merge_files(delta: DeltaTable, path: str, options: dict[str, str] | None, be
     sizes = _small_files(delta, below)
     if len(sizes) < 2:
         return False
-    schema, folder = delta.schema(), f"{COMMIT_FOLDER}{uuid.uuid4().hex}"
-    write_rows(pa.concat_tables(_rows_of_file(delta, file, schema) for file in sizes), path, folder, options)
-    added, _ = add_actions(path, folder, statistics_columns(delta, [field.name for field in schema.fields]), options)
+    schema, types, folder = pa.schema(delta.schema().to_arrow()), _types(delta.schema()), f"{COMMIT_FOLDER}{uuid.uuid4().hex}"
+    store = store_of(delta)
+    write_rows(pa.concat_tables(_rows_of_file(store, file, schema, types) for file in sizes), path, folder, options)
+    added, _ = add_actions(path, folder, statistics_columns(delta, schema.names), options)
     now = time.time_ns() // 1_000_000
     actions: list[dict[str, Any]] = [
         {"commitInfo": {"timestamp": now, "operation": "OPTIMIZE", "operationParameters": {}, "engineInfo": "tidemark"}},
@@ -84,22 +85,22 @@ def _small_files(delta: DeltaTable, below: int) -> dict[str, int]:
     return files
 
 
-def _rows_of_file(delta: DeltaTable, path: str, schema: Schema) -> pa.Table:
-    """The rows of a file with the table's columns. A column that was added to the table later is null."""
-    with store_of(delta).open_input_file(path) as opened:
+def _rows_of_file(store: pa_fs.FileSystem, path: str, schema: pa.Schema, types: set[tuple[str, str]]) -> pa.Table:
+    """The rows of a file with the table's columns, whose types are `types`. A column that was added to the table later is null."""
+    with store.open_input_file(path) as opened:
         content = pa.BufferReader(opened.read())
     with pq.ParquetFile(content, coerce_int96_timestamp_unit="us") as file:
         names = file.schema_arrow.names
-        if len({*names}) < len(names) or not _types(Schema.from_arrow(file.schema_arrow)) <= _types(schema):
+        if len({*names}) < len(names) or not _types(Schema.from_arrow(file.schema_arrow)) <= types:
             raise pa.ArrowInvalid(f"{path} has other columns than the table")
-        rows, arrow = file.read(), pa.schema(schema.to_arrow())
-    columns = [rows[f.name].cast(f.type) if f.name in names else pa.nulls(rows.num_rows, f.type) for f in arrow]
-    return pa.Table.from_arrays(columns, schema=arrow)
+        rows = file.read()
+    columns = [rows[f.name].cast(f.type) if f.name in names else pa.nulls(rows.num_rows, f.type) for f in schema]
+    return pa.Table.from_arrays(columns, schema=schema)
 
 
 def _types(schema: Schema) -> set[tuple[str, str]]:
     """The names and the types of columns, also of nested ones."""
-    return {(field.name, field.dataType.simpleString()) for field in StructType.fromJson(json.loads(schema.to_json())).fields}
+    return {(field.name, field.dataType.simpleString()) for field in spark_schema(schema).fields}
 
 
 def _file(path: str, size: int, **more: Any) -> dict[str, Any]:
