@@ -9,45 +9,28 @@ import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 from deltalake.transaction import AddAction
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from platform_defs.engine.lake import compaction, merged_files
 from platform_defs.engine.lake.merged_files import merge_files
 from platform_defs.engine.lake.tables import Lake
+from tests.support.every_type import rows_of_every_type
 from tests.support.json_rows import json_rows_of
 from tests.support.spark_jobs import jobs_of
 
-BOUNDED = ["n", "text", "at", "day", "price", "share"]
-COLUMNS = {
-    "n": "{n}L",
-    "text": "repeat('é{n}', 20)",
+BOUNDED = ["k", "text", "first_time", "day", "exact", "double"]
+MORE = {
     "not_text": "CAST(X'C328' AS string)",
-    "at": "IF({n} = 0, timestamp'0001-01-01 00:00:00.000001Z', timestamp'9999-12-31 23:59:59.123456Z')",
-    "local": "timestamp_ntz'0001-01-01 00:00:00.000001'",
-    "day": "date_add(date'0001-01-01', {n})",
-    "price": "CAST({n} AS decimal(38, 9))",
-    "share": "IF({n} = 1, double('NaN'), -0.0D)",
-    "single": "CAST({n} AS float)",
-    "small": "CAST({n} AS byte)",
-    "raw": "X'00FF'",
-    "list": "array({n}, NULL)",
-    "map": "map('a', struct({n} AS `a b`))",
-    "nested": "struct(array(struct(CAST(NULL AS int) AS z, {n} AS y)) AS q)",
-    "flag": "{n} % 2 = 0",
-    "nothing": "CAST(NULL AS string)",
-    "odd `name.": "{n}",
+    "odd `name.": "id",
+    "odd_field": "struct(id AS `a b`)",
 }
+"""Further columns: a string that is not UTF-8, and names that need quotes."""
 
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Lake:
     return Lake(str(tmp_path / "a lake in ü"))
-
-
-def _row(spark: SparkSession, n: int, **more: str) -> DataFrame:
-    columns = [F.expr(sql.format(n=n)).alias(name) for name, sql in {**COLUMNS, **more}.items()]
-    return spark.range(0, 1, 1, 1).select(*columns)
 
 
 def _paths(lake: Lake) -> list[Path]:
@@ -85,11 +68,13 @@ def test_a_merge_keeps_all_values_and_bounds_and_disturbs_no_reader(spark: Spark
         rows = lake.read(spark, "t")
         as_text = rows.withColumn("not_text", F.hex(rows.not_text.cast("binary")))
         log = pa.table(DeltaTable(lake.path("t")).get_add_actions(flatten=True))
-        bounds = lake.extent("t", ["n", "text"], {}), lake.time_extent("t", "at", {}), {*log.column_names}
+        bounds = lake.extent("t", ["k", "text"], {}), lake.time_extent("t", "first_time", {}), {*log.column_names}
         return json_rows_of({"t": as_text}), rows.schema, lake.newest_commit("t", "key"), bounds
 
     for n in range(4):
-        lake.append(_row(spark, n, **({"added": "{n}"} if n > 1 else {})), "t", {"key": n}, pruned_by=BOUNDED, widen=True)
+        lake.append(
+            rows_of_every_type(spark, n, n + 1, **MORE | ({"added": "id"} if n > 1 else {})), "t", {"key": n}, pruned_by=BOUNDED, widen=True
+        )
     reader, before = lake.read(spark, "t"), seen()
     with jobs_of(spark) as jobs:
         assert _merge(lake)

@@ -6,8 +6,7 @@ from typing import Any
 
 import pytest
 from deltalake import DeltaTable
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import SparkSession
 
 from platform_defs.cli import render
 from platform_defs.engine.lake import small_queries
@@ -16,41 +15,14 @@ from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.first_rows import first_rows
 from platform_defs.engine.lake.small_upserts import upsert
 from platform_defs.engine.lake.tables import Lake
+from tests.support.every_type import rows_of_every_type
 
 pytestmark = pytest.mark.compiled  # interpreted plans cannot write deletion vectors
-EVERY_TYPE = {
-    "k": "id",
-    "tiny": "cast(id as tinyint)",
-    "small": "cast(-id as smallint)",
-    "number": "cast(id as int)",
-    "flag": "id % 2 = 0",
-    "single": "element_at(array(cast('NaN' as float), cast(-0.0 as float), cast(1.1 as float)), cast(id % 3 + 1 as int))",
-    "double": "element_at(array(double('-Infinity'), double('NaN'), 0.1D, 1e-300D), cast(id % 4 + 1 as int))",
-    "exact": "cast(id - 0.000000000000000001BD as decimal(38, 18))",
-    "whole": "cast('98765432109876543210987654321098765432' as decimal(38, 0)) - id",
-    "text": "if(id = 1, '', concat('é\\u0000\"', id))",
-    "bytes": "cast(concat('x', id) as binary)",
-    "day": "element_at(array(date'0001-01-01', date'1582-10-04', date'1969-12-31', date'9999-12-31'), cast(id % 4 + 1 as int))",
-    "time": "timestamp'1969-12-31 23:59:59.999999Z' - make_dt_interval(cast(id * 7 as int), 1, 0, 0.000001)",
-    "first_time": "if(id = 1, timestamp'0001-01-01 00:00:00.000001Z', timestamp'9999-12-31 23:59:59.999999Z')",
-    "local_time": "if(id = 1, timestamp_ntz'1582-10-04 00:00:00', timestamp_ntz'1969-03-29 02:30:00.5')",
-    "numbers": "array(id, null)",
-    "entries": "map('a', cast(id as decimal(5, 2)), 'b', null)",
-    "by_number": "map(cast(id as int), array(named_struct('at', timestamp'1969-07-20 20:17:40.123456Z')))",
-    "nested": "named_struct('n', id, 'list', array(named_struct('d', date'1582-10-04', 'x', cast('Infinity' as double)), null))",
-    "nothing": "cast(null as struct<a: int, m: map<string, binary>>)",
-}
 
 
 @pytest.fixture
 def lake(tmp_path: Path) -> Lake:
     return Lake(str(tmp_path / "a lake"))
-
-
-def _rows(spark: SparkSession, first: int, end: int) -> DataFrame:
-    """Rows with a column of each type; every fifth row has only nulls, except for its key."""
-    columns = [F.expr(sql if name == "k" else f"if(id % 5 = 4, null, {sql})").alias(name) for name, sql in EVERY_TYPE.items()]
-    return spark.range(first, end, 1, 1).select(*columns)
 
 
 def _by_spark(spark: SparkSession, lake: Lake, table: str, limit: int) -> tuple[int, list[dict[str, Any]]]:
@@ -74,7 +46,7 @@ def test_rows_of_every_type_equal_those_of_spark_in_the_same_order(
         with monkeypatch.context() as patch:
             if n % 2:  # Spark writes the file, in place of Arrow
                 patch.setattr(small_queries, "SMALL_INPUT_BYTES", -1)
-            lake.append(_rows(spark, first, end), "t", {"n": n})
+            lake.append(rows_of_every_type(spark, first, end), "t", {"n": n})
     assert len(DeltaTable(lake.path("t")).file_uris()) == 5
     assert _assert_equal(spark, lake, (1, 20, 38, 54, 100)) == 54
 
@@ -88,8 +60,8 @@ def test_a_column_that_earlier_files_lack_is_null_and_case_is_ignored(spark: Spa
 
 def test_rows_that_deltalake_merges_equal_those_of_spark(spark: SparkSession, lake: Lake) -> None:
     """deltalake writes texts and bytes as view types, and an update as a new file."""
-    lake.append(_rows(spark, 0, 9), "t", {"n": 1})
-    rows, delta = arrow_rows(_rows(spark, 3, 14)), DeltaTable(lake.path("t"))
+    lake.append(rows_of_every_type(spark, 0, 9), "t", {"n": 1})
+    rows, delta = arrow_rows(rows_of_every_type(spark, 3, 14)), DeltaTable(lake.path("t"))
     upsert(delta, rows, ["k"], is_deleted="c.`k` = 5", metadata={"n": 2}, number=2)
     assert _assert_equal(spark, lake, (1, 20)) == 13
 
@@ -148,7 +120,7 @@ def test_a_file_with_a_column_of_another_type_is_left_to_spark(spark: SparkSessi
 def fifty_rows(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
     """A lake whose table `t` has one file."""
     lake = Lake(str(tmp_path_factory.mktemp("fifty_rows")))
-    lake.append(_rows(spark, 0, 50), "t", {"n": 1})
+    lake.append(rows_of_every_type(spark, 0, 50), "t", {"n": 1})
     return lake
 
 
