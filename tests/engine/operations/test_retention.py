@@ -1,9 +1,11 @@
 """Retention removes old rows from logs, quarantines and changelogs, and nothing that a table may still read."""
 
 import shutil
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import replace
 from datetime import date
+from functools import cache
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -40,6 +42,8 @@ BATCHES = [
 LOG_POINTS = ["retention.before_totals", "retention.after_totals", "retention.after_remove"]
 LEDGER_POINTS = ["retention.before_format", "retention.before_summary", "retention.after_summary"]
 TABLE_POINTS = ["retention.before_quarantine", "retention.after_quarantine", "retention.before_changelog", "retention.after_changelog"]
+MaintainedLake = tuple[Engine, list[Maintained]]
+"""An engine on a maintained lake, and what its maintenance did."""
 
 
 def by_table(done: list[Maintained]) -> dict[str, Maintained]:
@@ -91,14 +95,43 @@ def engine(whole: Engine, copy_engine: CopyEngine, clock: Clock, request: pytest
     return replace(copy_engine(whole), lake_retention=LakeRetention(ledger=request.param))
 
 
+@pytest.fixture(scope="module")
+def maintain(whole: Engine, tmp_path_factory: pytest.TempPathFactory) -> Callable[[int | None], MaintainedLake]:
+    """Maintains the lake once for each retention of the ledger (in ms or None); returns an engine on it, and what was done."""
+
+    @cache
+    def maintained_with(ledger: int | None) -> MaintainedLake:
+        root, clock = tmp_path_factory.mktemp("maintained") / "lake", Clock()
+        clock.pass_ms(0 if ledger is None else 2 * DAY)
+        shutil.copytree(whole.lake.root, root)
+        engine = replace(whole, lake=replace(whole.lake, root=str(root)), clock=clock, lake_retention=LakeRetention(ledger=ledger))
+        return engine, engine.maintain()
+
+    return maintained_with
+
+
+@pytest.fixture(params=[None])
+def maintained(
+    maintain: Callable[[int | None], MaintainedLake],
+    copy_engine: CopyEngine,
+    clock: Clock,
+    request: pytest.FixtureRequest,
+) -> MaintainedLake:
+    """A copy of the maintained lake, and what its maintenance did."""
+    original, done = maintain(request.param)
+    clock.now = original.clock()
+    return replace(copy_engine(original), lake_retention=original.lake_retention), done
+
+
 def also_without_old_batches(test):
-    """Run a test of `engine` a second time, with a ledger that loses its old batches in each maintenance."""
-    return pytest.mark.parametrize("engine", [None, DAY], indirect=True, ids=["whole ledger", "shortened ledger"])(test)
+    """Run a test of `maintained` a second time, with a ledger that loses its old batches in each maintenance."""
+    return pytest.mark.parametrize("maintained", [None, DAY], indirect=True, ids=["whole ledger", "shortened ledger"])(test)
 
 
 @also_without_old_batches
-def test_old_rows_leave_and_their_totals_stay(engine: Engine, accounts: dict[str, list[DayAccount]]) -> None:
-    done = by_table(engine.maintain())
+def test_old_rows_leave_and_their_totals_stay(maintained: MaintainedLake, accounts: dict[str, list[DayAccount]]) -> None:
+    engine, first = maintained
+    done = by_table(first)
     assert {t: (m.rows_removed, m.kept_from, m.held_back) for t, m in done.items() if m.rows_removed and t != "ledger"} == {
         "events/l": (11, "2026-03-04", None),
         "events/r": (11, "2026-03-04", None),
@@ -127,8 +160,8 @@ def test_a_kill_loses_no_row_and_no_total(engine: Engine, make_engine: MakeEngin
 
 
 @also_without_old_batches
-def test_late_rows_of_removed_days_are_late_and_leave_too(engine: Engine) -> None:
-    engine.maintain()
+def test_late_rows_of_removed_days_are_late_and_leave_too(maintained: MaintainedLake) -> None:
+    engine, _ = maintained
     replay(engine, [{"l": [Event("a", 7, HOUR), Event("z", 9, 5 * DAY + HOUR)]}])
     engine.advance("pairs")
     assert [(a.side, a.accepted, a.late) for a in engine.accounts.days("pairs", (date(2026, 3, 1), date(2026, 3, 1)))] == [
@@ -156,8 +189,8 @@ def test_a_reader_holds_back_what_it_has_not_handled(engine: Engine, make_engine
 
 
 @also_without_old_batches
-def test_a_table_added_later_begins_where_the_log_is_complete(engine: Engine, make_engine: MakeEngine, later_pairs: DataFrame) -> None:
-    engine.maintain()
+@pytest.mark.usefixtures("maintained")
+def test_a_table_added_later_begins_where_the_log_is_complete(make_engine: MakeEngine, later_pairs: DataFrame) -> None:
     new = make_engine(SOURCES, [PAIRS, TOTAL, LATER])
     assert new.pending.days("later_pairs") == (date(2026, 3, 4), date(2026, 3, 5))
     new.advance("later_pairs")
@@ -168,8 +201,8 @@ def test_a_table_added_later_begins_where_the_log_is_complete(engine: Engine, ma
 
 
 @also_without_old_batches
-def test_a_rebuild_repairs_kept_days_and_leaves_others(engine: Engine) -> None:
-    engine.maintain()
+def test_a_rebuild_repairs_kept_days_and_leaves_others(maintained: MaintainedLake) -> None:
+    engine, _ = maintained
     table = engine.lake.path("pairs")
     DeltaTable(table).delete("left_event_time >= arrow_cast('2026-03-04T00:00:00', 'Timestamp(Microsecond, Some(\"UTC\"))') AND k = 'a'")
     assert law_violations(engine) == {("l", "2026-03-04"), ("r", "2026-03-04"), ("l", "2026-03-05"), ("r", "2026-03-05")}
@@ -185,9 +218,8 @@ def test_a_rebuild_repairs_kept_days_and_leaves_others(engine: Engine) -> None:
         engine.views.of_event_times_to("total", START + 4 * DAY)
 
 
-def test_a_changed_row_of_an_upserted_table_is_found_and_repaired(engine: Engine) -> None:
-    before = rows_of(engine.views.table("total"))
-    engine.maintain()
+def test_a_changed_row_of_an_upserted_table_is_found_and_repaired(whole: Engine, maintained: MaintainedLake) -> None:
+    before, (engine, _) = rows_of(whole.views.table("total")), maintained
     DeltaTable(engine.lake.path("total")).update({"total": "total + 1"}, predicate="k = 'a'")
     assert law_violations(engine, "total") != set()
     engine.rebuild("total")
@@ -207,9 +239,7 @@ def test_rows_stay_while_the_account_of_their_day_does_not_hold(engine: Engine) 
 
 def test_rows_whose_duplicates_may_have_left_are_quarantined(make_engine: MakeEngine) -> None:
     engine = make_engine([source("l", unique_key=("k", "v"), duplicate_horizon="1 hour", retention="1 day")], [TOTAL])
-    for day in range(4):
-        land(engine, "l", f"{day}.jsonl", [Event("a", day, day * DAY).line])
-        engine.ingest()
+    replay(engine, [{"l": [Event("a", day, day * DAY)]} for day in range(4)])
     engine.advance("total")
     assert by_table(engine.maintain())["events/l"].rows_removed == 1
     land(engine, "l", "again.jsonl", [Event("a", 0, 0).line, Event("a", 3, 3 * DAY).line, Event("a", 4, 3 * DAY).line])
@@ -259,22 +289,23 @@ def test_files_of_batches_that_have_left_the_ledger_are_not_ingested_again(make_
     accounted(again, "total")
 
 
-def test_lost_totals_are_reported(engine: Engine, make_engine: MakeEngine) -> None:
-    engine.maintain()
-    Path(engine.lake.root, "_retained", "l", "1.json").rename(Path(engine.lake.root, "lost.json"))
-    other = make_engine(SOURCES, [PAIRS, TOTAL])
-    from platform_defs.engine.inputs import retained
-
-    retained._read_cut.cache_clear()  # pyright: ignore[reportPrivateUsage]
+def test_lost_totals_are_reported(maintained: MaintainedLake) -> None:
+    engine, _ = maintained
+    Path(engine.lake.root, "_retained", "l", "1.json").unlink()
     with pytest.raises(LakeError, match=r"retention removed rows from events/l, and the file with their totals cannot be read"):
-        other.accounts.days("pairs")
+        engine.accounts.days("pairs")
 
 
-def test_a_table_that_is_made_later_may_be_interrupted(engine: Engine, make_engine: MakeEngine) -> None:
-    assert by_table(engine.maintain())["events/l"].rows_removed == 11
-    new = replace(make_engine(SOURCES, [PAIRS, TOTAL, LATER_TOTAL]), max_step=1)
-    with closing(new.steps("later_total")) as steps:
+def make_first_step(engine: Engine, table: str) -> None:
+    """Make the first of several steps of a table, as a process that is killed after it."""
+    with closing(replace(engine, max_step=1).steps(table)) as steps:
         next(steps)
+
+
+def test_a_table_that_is_made_later_may_be_interrupted(maintained: MaintainedLake, make_engine: MakeEngine) -> None:
+    assert by_table(maintained[1])["events/l"].rows_removed == 11
+    new = make_engine(SOURCES, [PAIRS, TOTAL, LATER_TOTAL])
+    make_first_step(new, "later_total")
     replay(new, [{name: [Event("z", 9, 8 * DAY)] for name in ("l", "r")}])
     for name in ("pairs", "total"):
         new.advance(name)
@@ -291,9 +322,8 @@ def test_a_table_that_is_made_later_may_be_interrupted(engine: Engine, make_engi
 
 
 def test_a_table_that_lost_steps_does_not_skip_removed_rows(engine: Engine, make_engine: MakeEngine, tmp_path: Path) -> None:
-    new = replace(make_engine(SOURCES, [PAIRS, TOTAL, LATER_TOTAL]), max_step=1)
-    with closing(new.steps("later_total")) as steps:
-        next(steps)
+    new = make_engine(SOURCES, [PAIRS, TOTAL, LATER_TOTAL])
+    make_first_step(new, "later_total")
     folders = [Path(new.lake.path(table)) for table in ("later_total", "changelog/later_total")]
     for folder in folders:
         shutil.copytree(folder, tmp_path / "backup" / folder.parent.name / folder.name)
