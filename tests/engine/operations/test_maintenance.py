@@ -91,15 +91,25 @@ def cut_history(engine: Engine) -> None:
                 old.unlink()
 
 
-def test_maintenance_compacts_files_and_changes_no_row_and_a_second_one_does_nothing(engine: Engine, make_engine: MakeEngine) -> None:
+def test_maintenance_compacts_files_and_changes_no_row_and_the_next_one_does_nothing(engine: Engine, make_engine: MakeEngine) -> None:
+    """By default recent files are kept for readers. A retention of 0 hours deletes them."""
     before, known = content(engine), commit_metadata(engine)
+    stale = Path(engine.lake.path("pairs"), "part-of-a-killed-writer.parquet")
+    stale.write_bytes(b"left behind")
+    os.utime(stale, (time.time() - 8 * 86_400,) * 2)
+    compacted = {m.table: m for m in engine.maintain(small_files=2)}
+    assert set(compacted) == {*TABLES, "quarantine/l"}
+    assert {t: (m.after, m.left) for t, m in compacted.items()} == dict.fromkeys(compacted, (1, None))
+    assert {t for t, m in compacted.items() if m.before > 1} >= {"events/l", "events/r", "quarantine/l", "ledger", TOTAL.changelog}
+    assert {t: m.removed for t, m in compacted.items() if m.removed} == {"pairs": 1}
+    assert not stale.exists()
+    old = DeltaTable(engine.lake.path("pairs"), version=0)
+    assert all(Path(uri.removeprefix("file://")).exists() for uri in old.file_uris())
     engine.spark.conf.set(RETENTION_CHECK, "true")
     done = {m.table: m for m in engine.maintain(small_files=2, retention_hours=0)}
     assert engine.spark.conf.get(RETENTION_CHECK) == "true", "a setting of the session is as before"
-    assert set(done) == {*TABLES, "quarantine/l"}
-    assert {t: (m.after, m.left) for t, m in done.items()} == dict.fromkeys(done, (1, None))
-    assert {t for t, m in done.items() if m.before > 1} >= {"events/l", "events/r", "quarantine/l", "ledger", TOTAL.changelog}
-    assert [m for m in done.values() if m.before > 1 and m.removed < m.before] == []
+    assert {t: (m.before, m.after, m.left) for t, m in done.items()} == dict.fromkeys(compacted, (1, 1, None))
+    assert [m for m in compacted.values() if m.before > 1 and done[m.table].removed < m.before] == []
     for table in TABLES:
         assert len([f for f in Path(engine.lake.path(table)).rglob("*.parquet") if "_delta_log" not in f.parts]) == 1, (
             "files that no version needs are deleted"
@@ -116,17 +126,6 @@ def test_maintenance_compacts_files_and_changes_no_row_and_a_second_one_does_not
     assert [restarted.advance(name) for name in restarted.assets] == [[], []], "no progress was lost"
     assert restarted.ingest() == []
     assert not [a for a in restarted.accounts.days("pairs") if not a.holds]
-
-
-def test_by_default_recent_files_are_kept_for_readers(engine: Engine) -> None:
-    assert {m.removed for m in engine.maintain(small_files=2)} == {0}
-    old = DeltaTable(engine.lake.path("pairs"), version=0)
-    assert all(Path(uri.removeprefix("file://")).exists() for uri in old.file_uris())
-    stale = Path(engine.lake.path("pairs"), "part-of-a-killed-writer.parquet")
-    stale.write_bytes(b"left behind")
-    os.utime(stale, (time.time() - 8 * 86_400,) * 2)
-    assert {m.table: m.removed for m in engine.maintain()}["pairs"] == 1
-    assert not stale.exists()
 
 
 def test_deletion_vectors_are_kept_after_the_retention(make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -191,7 +190,10 @@ def test_a_table_that_fails_or_has_a_writer_is_reported_and_the_others_are_maint
     assert lost.name in (done["events/l"].failed or "")
     assert "nobodyKnowsThisOne" in (done["pairs"].failed or "")
     assert {t for t, m in done.items() if m.failed} == {"events/l", "pairs"}
-    assert {m.after for m in done.values() if not m.failed and not m.left} == {1}
+    maintained = [m for m in done.values() if not m.failed and not m.left]
+    assert {m.after for m in maintained} == {1}
+    assert {m.table for m in maintained if m.before > 1} >= {"events/r", "quarantine/l", "ledger"}
+    assert [m for m in maintained if m.before > 1 and m.removed < m.before] == [], "files are deleted by the maintenance that replaces them"
     with pytest.raises(MaintenanceError, match=r"2 of the lake's tables could not be maintained.*events/l: .*; pairs: "):
         MaintenanceError.check(done.values())
 
