@@ -1,43 +1,26 @@
-"""The topic of a sink, with a real broker, and Kafka's clients in a JVM without Spark."""
+"""The topic of a sink, with a real broker, and Kafka's clients in the session's JVM; nothing else of the session is used."""
 
 from collections.abc import Callable, Iterator
 from contextlib import nullcontext, suppress
 from dataclasses import replace
-from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
-import pyspark
 import pytest
-from py4j import java_gateway, protocol
-from py4j.java_gateway import JavaGateway
+from pyspark.sql import SparkSession
 
 from platform_defs import faults
 from platform_defs.engine.operations import publish_to_topic
 from platform_defs.engine.operations.sink import Sink, SinkError
 from platform_defs.engine.operations.topic import SINCE, STEP, STEP_ID, TABLE, Topic, Written
 from platform_defs.engine.operations.topic_changes import Write
-from platform_defs.setup.jars import jar_paths
-from platform_defs.setup.java import find_java
 from tests.support.kafka import Kafka, Record
-from tests.support.quick_session import QUICK_JVM
 
 
 @pytest.fixture(scope="module")
-def jvm() -> Iterator[Any]:
+def jvm(spark: SparkSession) -> Any:
     """An object in place of a session, of which only the JVM is used."""
-    included = Path(pyspark.__file__).parent / "jars"
-    names = ("py4j-*.jar", "slf4j-api-*.jar", "lz4-java-*.jar", "snappy-java-*.jar", "zstd-jni-*.jar")
-    jars = [str(path) for name in names for path in included.glob(name)]
-    java = Path(find_java(), "bin", "java")
-    options = ["-Xmx128m", *QUICK_JVM.split()]
-    gateway = JavaGateway.launch_gateway(
-        classpath=":".join([*jars, *jar_paths("kafka")]), jarpath=jars[0], java_path=str(java), die_on_exit=True, javaopts=options
-    )
-    with pytest.MonkeyPatch.context() as patch:  # PySpark would look up this JVM's exceptions in Spark's JVM
-        patch.setattr(java_gateway, "get_return_value", protocol.get_return_value)
-        yield SimpleNamespace(_jvm=gateway.jvm)
-    gateway.shutdown()
+    return SimpleNamespace(_jvm=spark._jvm)
 
 
 def _headers(step: int, since: int, table: str = "t#1") -> dict[str, bytes]:
