@@ -23,10 +23,13 @@ from platform_defs.engine.lake.waits import Busy, take_or_wait
 
 ROWS = pa.table({"a": [1]})
 HOLDER = rf"process {os.getpid()} \(.+\) on \S+ since \d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d UTC"
-HOLD_LOCK = """
+HOLD_LOCKS = """
 import sys, time
+from contextlib import ExitStack
 from platform_defs.engine.lake.tables import Lake
-with Lake(sys.argv[1], 2.0, leases="://" in sys.argv[1]).writer("ledger"):
+with ExitStack() as stack:
+    for root in sys.argv[1:]:
+        stack.enter_context(Lake(root, 2.0, leases="://" in root).writer("ledger"))
     print("held", flush=True)
     time.sleep(60)
 """
@@ -80,24 +83,27 @@ def test_a_failed_writer_releases_its_lock(lake: Lake) -> None:
         pass
 
 
-@pytest.mark.parametrize("uri", [False, True], ids=["path", "uri"])
-def test_a_killed_writer_is_replaced(tmp_path: Path, uri: bool) -> None:
-    """On a local disk at once; in a lake with a URI only after the lease has expired."""
-    lake = remote(tmp_path, 2.0) if uri else Lake(f"{tmp_path}/lake")
-    with subprocess.Popen([sys.executable, "-c", HOLD_LOCK, lake.root], stdout=subprocess.PIPE, text=True) as other:
+def test_a_killed_writer_is_replaced(tmp_path: Path) -> None:
+    """On a local disk at once; in a lake with a URI only after the lease has expired. One process holds the locks of both lakes."""
+    on_disk, with_leases = Lake(f"{tmp_path}/on_disk"), remote(tmp_path, 2.0)
+    roots = [on_disk.root, with_leases.root]
+    with subprocess.Popen([sys.executable, "-c", HOLD_LOCKS, *roots], stdout=subprocess.PIPE, text=True) as other:
         assert other.stdout is not None
         try:
             assert other.stdout.readline() == "held\n"
-            with pytest.raises(LakeError, match=rf"ledger has a writer already: process {other.pid} \(-c.*\) on"), lake.writer("ledger"):
-                pass
+            why = rf"ledger has a writer already: process {other.pid} \(-c.*\) on"
+            for lake in (on_disk, with_leases):
+                with pytest.raises(LakeError, match=why), lake.writer("ledger"):
+                    pass
         finally:
             other.kill()
-    if uri:
-        with pytest.raises(LakeError, match=rf"already: process {other.pid}"), lake.writer("ledger"):
-            pass
-        time.sleep(2.1)
-    with lake.writer("ledger"):
-        lake.append_small(ROWS, "t")
+    with pytest.raises(LakeError, match=rf"already: process {other.pid}"), with_leases.writer("ledger"):
+        pass
+    with on_disk.writer("ledger"):
+        on_disk.append_small(ROWS, "t")
+    time.sleep(2.1)
+    with with_leases.writer("ledger"):
+        with_leases.append_small(ROWS, "t")
 
 
 def test_a_lease_ends_at_its_expiry(tmp_path: Path, wall: WallClock) -> None:
