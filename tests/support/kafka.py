@@ -14,6 +14,8 @@ from benchmarks.live.topics import create_topics
 from platform_defs.setup.broker import Broker
 
 _WAIT_S = 30
+_FETCH_WAIT_MS = 10
+"""How long the broker waits for a new record before it reports the end of a partition; by default half a second."""
 COMPACT_SOON = {
     "cleanup.policy": "compact",
     "segment.ms": "200",
@@ -104,7 +106,8 @@ class Kafka:
 
     def read(self, topic: str) -> list[Record]:
         """The records that the topic has now, by partition and offset."""
-        consumer = Consumer(self._options() | {"group.id": "tests", "enable.auto.commit": False, "enable.partition.eof": True})
+        at_once = {"enable.partition.eof": True, "fetch.wait.max.ms": _FETCH_WAIT_MS}
+        consumer = Consumer(self._options() | {"group.id": "tests", "enable.auto.commit": False, **at_once})
         try:
             known = consumer.list_topics(topic, _WAIT_S).topics[topic].partitions
             consumer.assign([TopicPartition(topic, partition, 0) for partition in known])
