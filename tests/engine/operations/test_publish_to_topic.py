@@ -301,7 +301,7 @@ def test_avro_records_can_be_read_with_the_schema_of_the_table(engine: Engine, k
 
 
 def test_a_broker_that_is_away_is_an_error_with_the_topic(engine: Engine, kafka: Kafka):
-    options = {"kafka.bootstrap.servers": "127.0.0.1:9", "kafka.default.api.timeout.ms": "1500", "kafka.request.timeout.ms": "1000"}
+    options = {"kafka.bootstrap.servers": "127.0.0.1:9", "kafka.default.api.timeout.ms": "500", "kafka.request.timeout.ms": "400"}
     away = replace(engine, sinks={"top": Sink(topic="x", options=options)})
     with pytest.raises(SinkError, match=r"the topic 'x' cannot be used: .*Check the options `kafka"):
         away.views.publish_to_topic("top")

@@ -97,7 +97,7 @@ def test_a_missing_topic_is_created_if_the_sink_has_partitions(jvm: Any, kafka: 
 
 
 def test_a_broker_that_cannot_be_reached_is_an_error_with_the_topic(jvm: Any, kafka: Kafka):
-    away = {"kafka.bootstrap.servers": "127.0.0.1:9", "kafka.default.api.timeout.ms": "1500", "kafka.request.timeout.ms": "1000"}
+    away = {"kafka.bootstrap.servers": "127.0.0.1:9", "kafka.default.api.timeout.ms": "500", "kafka.request.timeout.ms": "400"}
     with pytest.raises(SinkError, match=r"the topic 'x' cannot be used: .*Check the options `kafka\.\*` of the connections"):
         Topic(jvm, Sink(topic="x", options=away), "x", compacted=True)
 
