@@ -73,6 +73,7 @@ def _newest_versions(engine: Engine, table: str) -> DataFrame:
     """The rows of a reader of a table's topic who keeps each key's newest version."""
     sink = engine.sinks[table]
     options = {"kafka.bootstrap.servers": sink.options["kafka.bootstrap.servers"], "subscribe": sink.topic, "includeHeaders": "true"}
+    options["kafka.fetch.min.bytes"] = "0"  # otherwise each partition waits half a second for records after its last one
     records = engine.spark.read.format("kafka").options(**options, startingOffsets="earliest").load()
     step = F.expr(f"try_element_at(filter(headers, h -> h.key = '{STEP}'), 1).value").cast("string").cast("bigint")
     newest = records.groupBy("key").agg(F.max_by("value", F.struct(step, "offset")).alias("value")).where("value IS NOT NULL")

@@ -27,6 +27,7 @@ OFFSET_MASK = (1 << POSITION_BITS) - 1
 _PATH = re.compile(rf"{TOPIC}([^/]+)/(\d+)@(.+)")
 _OF_FINDER = {"subscribe", "subscribepattern", "assign", "startingoffsets", "endingoffsets", "startingtimestamp", "maxoffsetspertrigger"}
 """Options of Spark's reader that decide which offsets are read. A user's values are not used, as a range sets its own."""
+_MIN_BYTES, _PROTOCOL = "kafka.fetch.min.bytes", "kafka.group.protocol"
 NO_VALUE = "the record has no value (a tombstone)"
 _ISO = "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"
 
@@ -118,8 +119,21 @@ def _records(spark: SparkSession, topics: Topics, files: Sequence[File]) -> Data
     reader_options = {name: value for name, value in topics.options.items() if name.lower() not in _OF_FINDER}
     ranges_read = {"assign": assigned, "startingOffsets": first, "endingOffsets": until}
     headers = {"includeHeaders": str(any(part.startswith(HEADER) for part in topics.columns.values())).lower()}
-    options = reader_options | headers | {name: json.dumps(value) for name, value in ranges_read.items()}
+    options = reader_options | _fetch_options(topics) | headers | {name: json.dumps(value) for name, value in ranges_read.items()}
     return spark.read.format("kafka").options(**options).load()
+
+
+def _fetch_options(topics: Topics) -> dict[str, str]:
+    """The option with which a broker answers each fetch at once, unless the user sets another value.
+
+    When Kafka's client has the last record of a partition, it sends the next fetch. By default the broker holds it for half a second, as
+    there are no newer records, and answers later requests of the same connection only after it. A range has an end that is in the log
+    already, so its reader need not wait for newer records. The client of the protocol `consumer` also fetches while nobody reads from it,
+    and would do so without a pause.
+    """
+    if topics.option(_PROTOCOL, "classic").lower() == "consumer":
+        return {}
+    return {_MIN_BYTES: topics.option(_MIN_BYTES, "0")}
 
 
 def _topic_id(partitions: Sequence[Partition]) -> Column:
