@@ -72,7 +72,7 @@ def test_a_topic_that_is_created_again_between_the_look_and_the_read_is_not_read
     with monkeypatch.context() as patch:
         patch.setattr(TopicRanges, "new", look_and_create_again)
         with pytest.raises(Ended, match="quiet"):
-            engine.ingest("1 second", on_quiet=end)
+            engine.ingest("100 milliseconds", on_quiet=end)
     assert engine.failures.of_source("l") is None, "the range of the topic that was deleted is over"
     assert accepted(engine) == [*range(5, 20)], "nothing was read of the old topic, so the new one is read from its beginning"
 
@@ -111,7 +111,7 @@ def test_a_refused_topic_is_a_failure_of_its_source_and_the_other_sources_go_on(
     land(engine, "l", "file.jsonl", [LEFT[50].line])
     stream = lakes.engine([source("l"), source("r")], **of)
     with pytest.raises(Ended, match="quiet"):
-        stream.ingest("1 second", on_quiet=end)
+        stream.ingest("100 milliseconds", on_quiet=end)
     assert (accepted(stream, "r"), accepted(stream)) == ([0, 1, 2, 3], [0, 1, 2, 3, 4, 50])
     failed = engine.snapshot().failures.of_source("l")
     assert failed is not None
