@@ -49,6 +49,7 @@ def _stored(instance: dg.DagsterInstance, run: dg.ExecuteInProcessResult) -> lis
     return [kind for kind in kinds if kind.startswith("ASSET_")]
 
 
+@pytest.mark.usefixtures("interpreted_plans")
 def test_a_run_reports_the_changed_days_and_their_accounts_and_nothing_if_nothing_has_changed(make_engine: MakeEngine) -> None:
     engine = make_engine([source("l")], TABLES)
     land(engine, "l", "1.jsonl", [Event("a", n, n * HOUR).line for n in range(30)])
@@ -72,6 +73,7 @@ def test_a_run_reports_the_changed_days_and_their_accounts_and_nothing_if_nothin
         assert _partitions(instance)["windows"] == {"2026-03-01", "2026-03-02", "2026-03-03", "2026-03-04"}
 
 
+@pytest.mark.usefixtures("interpreted_plans")
 def test_a_run_holds_its_lock_also_while_it_only_accounts(make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     """By this lock the sensor knows that it is alive; the lock of the ingest is free by then."""
     engine, seen = make_engine([source("l")], TABLES), list[bool]()
@@ -87,6 +89,7 @@ def test_a_run_holds_its_lock_also_while_it_only_accounts(make_engine: MakeEngin
     assert running_process(engine) is None
 
 
+@pytest.mark.usefixtures("interpreted_plans")
 def test_a_run_serves_its_metrics_at_the_port_of_the_settings_and_goes_on_if_it_is_taken(
     make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -112,6 +115,7 @@ def test_a_run_serves_its_metrics_at_the_port_of_the_settings_and_goes_on_if_it_
             assert run(config, instance=instance, resources={"engine": engine}).success
 
 
+@pytest.mark.usefixtures("interpreted_plans")
 def test_a_lost_result_fails_the_run_and_its_check(make_engine: MakeEngine) -> None:
     from deltalake import DeltaTable
 
