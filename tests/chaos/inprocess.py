@@ -1,6 +1,5 @@
 """The actions of a trial in this process, on the session of the tests; a kill is an exception."""
 
-import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
@@ -11,7 +10,7 @@ from pyspark.sql import SparkSession
 from platform_defs import faults
 from platform_defs.engine import Engine
 from platform_defs.engine.lake import compaction
-from tests.chaos.child import LEASE_S, Child, Instructions
+from tests.chaos.child import Child, Instructions
 from tests.chaos.content import Content, content
 from tests.chaos.plan import REMOVAL_POINTS, Passages
 from tests.chaos.stream import script, shop
@@ -56,14 +55,13 @@ def finish(spark: SparkSession, trial: Trial, start: int, passages: Passages) ->
 
     Args:
         spark: the session.
-        trial: the trial, whose process was killed in the action.
+        trial: the trial, whose process was killed in the action, and whose leases have expired.
         start: the index of the action.
         passages: the points that an undisturbed run passes.
 
     Returns:
         The check of the lake, and the number of kills by point.
     """
-    time.sleep(LEASE_S + 0.5)  # until the leases of the killed process have expired; no new process has to start here
     killed = Counter[str]()
     messages: list[dict[str, Any]] = []
     for index in range(start, len(ACTIONS)):
