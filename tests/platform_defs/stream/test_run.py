@@ -35,7 +35,7 @@ WAIT_S = 60.0
 
 
 @pytest.fixture
-def engine(make_engine: MakeEngine) -> Engine:
+def engine(interpreted_plans: None, make_engine: MakeEngine) -> Engine:
     made = make_engine([source("l")], ASSETS)
     replay(made, [FIRST])
     return made
@@ -76,8 +76,9 @@ def test_a_rebuild_gets_its_table_between_two_steps_of_a_stream(engine: Engine) 
 
 
 def test_a_stream_skips_a_table_with_another_writer_reports_it_and_goes_on_with_it_later(engine: Engine) -> None:
-    reports = Recorder()
+    reports, now = Recorder(), [0.0]
     stream = StreamRun(engine, reports)
+    stream._advance.now = lambda: now[0]
     with engine.lake.writer("totals", "maintenance"):
         began = time.monotonic()
         stream.start()
@@ -87,7 +88,7 @@ def test_a_stream_skips_a_table_with_another_writer_reports_it_and_goes_on_with_
         assert reports.waiting == ["totals"]
         stream.retry()
         assert reports.of("busy") == ["totals"], "not due yet"
-    time.sleep(BUSY_WAIT_S)
+    now[0] += BUSY_WAIT_S
     stream.retry()
     assert reports.of("advanced") == [["windows"], ["totals"]]
     assert reports.waiting == []
@@ -127,6 +128,7 @@ def test_a_backfill_beside_a_stream_gives_the_rows_of_either_alone(engine: Engin
     assert law_violations(engine, "totals") == law_violations(engine, "windows") == set()
 
 
+@pytest.mark.usefixtures("interpreted_plans")
 def test_a_stream_of_the_present_files_advances_tables_after_a_source_has_become_idle(make_engine: MakeEngine, clock: Clock) -> None:
     """The batch of idle sources comes last; without an advance after it, nothing would finalize the rows until another file lands."""
     engine = make_engine([source("l"), source("r", idle_timeout="1 hour")], [join()])
