@@ -121,13 +121,18 @@ def begin(engine: Engine) -> None:
     land(engine, 1)
 
 
-def finish(engine: Engine, while_advancing: Callable[[], AbstractContextManager[None]] = nullcontext) -> None:
-    """Ingest the second batch, drain, and advance, for which Spark writes what deltalake would write; then maintain and rebuild."""
+def complete(engine: Engine, while_advancing: Callable[[], AbstractContextManager[None]] = nullcontext) -> None:
+    """Ingest the second batch, drain, and advance."""
+    with_retries(engine.ingest)
+    with_retries(engine.drain)
+    with while_advancing():
+        with_retries(lambda: advance_all(engine))
+
+
+def finish(engine: Engine, while_advancing: Callable[[], AbstractContextManager[None]]) -> None:
+    """Complete the run, for which Spark writes what deltalake would write; then maintain and rebuild."""
     with patch.object(small_queries, "SMALL_INPUT_BYTES", 0):
-        with_retries(engine.ingest)
-        with_retries(engine.drain)
-        with while_advancing():
-            with_retries(lambda: advance_all(engine))
+        complete(engine, while_advancing)
     with_retries(lambda: engine.maintain(small_files=1, retention_hours=0))
     with_retries(lambda: [*engine.remake(["pairs", "totals"], downstream=True)])
 

@@ -116,11 +116,11 @@ def ran(started: Started) -> Ran:
 
 @pytest.fixture
 def local(spark: SparkSession, tmp_path: Path) -> dict[str, Any]:
-    """The same run on local files in the session of the tests, without a kill."""
+    """The same batches on local files in the session of the tests, without a kill, a maintenance or a rebuild, which change no result."""
     settings = Settings(lake=str(tmp_path / "lake"))  # pyright: ignore[reportCallIssue]
     engine = make_engine(settings, child.PIPELINE, lambda: spark)
     child.begin(engine)
-    child.finish(engine)
+    child.complete(engine)
     return child.seen(engine)
 
 
