@@ -1,6 +1,9 @@
 """A small lake with tables of the shop's names, which pages read."""
 
+import shutil
+from functools import cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
 from assets.contracts import DerivedAsset, RowRule, SourceContract
 from assets.pipeline import Pipeline
@@ -46,9 +49,16 @@ bread,food,s1,3.50,1,2026-03-01T10:05:00Z
 _ORDERS = "order_id,ordered_at\n{},2026-03-01T08:00:00Z\n"
 
 
-def make_lake(root: str = ".tidemark/demo") -> Engine:
-    """Make the lake in two steps; the rows of a third file of orders are in their log, but not committed."""
-    engine = make_engine(Settings(lake=str(Path(root).resolve()), landing=str(Path("landing").resolve())), pipeline)
+def make_lake(root: str = ".tidemark/demo") -> None:
+    """Make the lake in a folder: a copy of the one that the first page of this process makes."""
+    shutil.copytree(Path(_first_lake().name) / "lake", root)
+
+
+@cache
+def _first_lake() -> TemporaryDirectory[str]:
+    """A folder with the lake, which is made in two steps; the rows of a third file of orders are in their log, but not committed."""
+    folder = TemporaryDirectory()
+    engine = make_engine(Settings(lake=f"{folder.name}/lake", landing=f"{folder.name}/landing"), pipeline)
     for number, items in enumerate((_ITEMS, _MORE)):
         _land(engine, "order_items", f"{number}.csv", items)
         _land(engine, "orders", f"{number}.csv", _ORDERS.format(f"order {number}"))
@@ -57,7 +67,7 @@ def make_lake(root: str = ".tidemark/demo") -> Engine:
             engine.advance(name)
     _land(engine, "orders", "killed.csv", _ORDERS.format("of a killed ingest"))
     run_and_die(engine.ingest, "ingest.before_ledger")
-    return engine
+    return folder
 
 
 def _land(engine: Engine, source: str, name: str, text: str) -> None:
