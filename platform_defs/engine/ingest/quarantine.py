@@ -22,6 +22,7 @@ from platform_defs.engine.ingest.quarantine_list import RELEASED, QuarantinedFil
 from platform_defs.engine.ingest.release import Release, Released, is_named
 from platform_defs.engine.ingest.uncommitted import clear_uncommitted, require_logs
 from platform_defs.engine.ingest.writer import LedgerWriter
+from platform_defs.engine.lake.missing_files import naming_lost_files
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.ledger import next_row
 from platform_defs.engine.ledger.snapshot import last_with_rejected_rows
@@ -83,9 +84,10 @@ class Quarantine(LedgerWriter):
         Raises:
             QuarantineError: the rows cannot be written in their original form.
             LedgerError: the source's log, its quarantine or the ledger has lost commits.
+            LakeError: the quarantine lacks a data file.
         """
         contract = self.listed.contract(source)
-        with self._writing(source):
+        with self._writing(source), naming_lost_files(self.lake, [contract.quarantine]):
             return Release(self, lambda lake: rejected_rows(self, contract, lake), contract, self.listed.folders[source])(reasons, names)
 
     @contextmanager
@@ -125,6 +127,6 @@ def rejected_rows(writer: LedgerWriter, contract: SourceContract, lake: Lake | N
     lake = lake or writer.lake
     if not lake.exists(contract.quarantine):
         return None
-    rows = lake.frame(writer.spark, contract.quarantine)
+    rows = lake.read(writer.spark, contract.quarantine)
     marked = rows if RELEASED in rows.columns else rows.withColumn(RELEASED, F.lit(None).cast("string"))
     return marked.where((F.col(SEQ) <= last_with_rejected_rows(writer.ledger, contract.name)) & (F.col("raw") != F.col("path")))

@@ -11,6 +11,7 @@ from functools import reduce
 from typing import Any
 from urllib.parse import unquote
 
+import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -28,6 +29,7 @@ from platform_defs.engine.ingest.quarantine_error import QuarantineError
 from platform_defs.engine.ingest.quarantine_list import RELEASED
 from platform_defs.engine.ingest.writer import LedgerWriter
 from platform_defs.engine.lake.commits import widen
+from platform_defs.engine.lake.small_queries import collect, count, in_memory, plan_if_small
 from platform_defs.engine.lake.tables import Lake, LakeSnapshot
 from platform_defs.engine.ledger.known_files import uris_below
 from platform_defs.engine.ledger.snapshot import last_with_rejected_rows
@@ -78,8 +80,8 @@ class Release:
         widen(delta, StructType().add(RELEASED, "string"))
         released = list(self._finish_interrupted())
         chosen = F.col(RELEASED).isNull() & _begins(reasons)
-        paths = [path for (path,) in self._rows().where(chosen).select("path").distinct().orderBy("path").collect()]
-        paths = [p for p in paths if not names or any(is_named(p, n) for n in names)]
+        found = sorted(path for (path,) in collect(self._rows().where(chosen).select("path").distinct()))
+        paths = [p for p in found if not names or any(is_named(p, n) for n in names)]
         self._check_bytes(chosen, paths)
         self._check_records(chosen, [path for path in paths if path.startswith(TOPIC)])
         groups = self._group_by_header(paths)
@@ -110,7 +112,7 @@ class Release:
         return rows
 
     def _count_marked(self, name: str) -> int:
-        return self._rows().where(F.col(RELEASED) == name).count()
+        return count(self._rows().where(F.col(RELEASED) == name))
 
     def _check_bytes(self, chosen: Column, paths: Sequence[str]) -> None:
         """Raise if a chosen row of a Parquet file contains bytes: in its text they are base64, which would be ingested as the value."""
@@ -167,10 +169,10 @@ class Release:
         line = F.when(F.col("reason") == _NOT_TEXT, _bytes_of(F.col("raw"))).otherwise(F.col("raw"))
         lines = rows.select(SEQ, ARRIVAL, (record_lines(rows, _NOT_TEXT) if name.endswith(RECORDS) else line).alias("value"))
         if head is not None:
-            first = self.writer.spark.createDataFrame([(-1, -1, head)], lines.schema)
-            lines = first.union(lines)
-        whole = lines.repartition(1).sortWithinPartitions(SEQ, ARRIVAL)
-        whole.select("value").write.mode("overwrite").option("compression", "none").text(self._hidden(name))
+            first = pa.table({SEQ: [-1], ARRIVAL: [-1], "value": [head]})
+            lines = in_memory(self.writer.spark, first, lines.schema).union(lines)
+        whole = plan_if_small(lines.repartition(1).sortWithinPartitions(SEQ, ARRIVAL).select("value"))
+        whole.write.mode("overwrite").option("compression", "none").text(self._hidden(name))
 
     def _make_visible(self, name: str) -> None:
         """Rename a file to its final name, so that the next ingest finds it."""

@@ -129,7 +129,7 @@ def test_the_list_needs_no_session_and_names_a_lost_data_file(make_engine: MakeE
         listed.rows("x")
     for file in Path(engine.lake.path("quarantine/l")).rglob("*.parquet"):
         file.unlink()
-    for read in (listed.rows, listed.files):
+    for read in (listed.rows, listed.files, engine.ingestion.quarantine.release):
         with pytest.raises(LakeError, match=r"quarantine/l lacks a data file: .*\.parquet \(ledger batch 1\)"):
             read("l")
 
