@@ -128,17 +128,24 @@ class Views:
     def with_early(self, asset: str) -> DataFrame:
         """An asset's results with `is_final` (boolean): the final results, and the early results of windows that are still open.
 
-        A result that was shown early and is final now appears once, as final, even while another process advances the asset.
+        A result that was shown early and is final now appears once, as final, even while another process advances the asset. Queries of
+        small tables are planned as small queries.
+
+        Raises:
+            LakeError: a table lacks a data file.
         """
+        with self.naming_lost_files():
+            return plan_if_small(self._with_early(asset))
+
+    def _with_early(self, asset: str) -> DataFrame:
         lake, spark, derived = LakeSnapshot.of(self.reading.lake), self.reading.spark, self.reading.assets[asset]
         lake.delta_for_reading(derived.early)  # opened before the table, so that a result that becomes final in between is in the table
-        commit = lake.newest_commit(asset, PROGRESS)
+        commit = lake.newest_commit(asset, PROGRESS)  # it opens the table; the rows below are read at the opened version
         early = lake.read(spark, derived.early, lake.schema(derived.early)).drop(ROWS_SEEN)
         if commit is None:
             return early
         closed_to = Progress.from_metadata(asset, commit.value).closed_to
-        results = spark.read.format("delta").option("versionAsOf", commit.version).load(lake.path(asset))
-        final = results.withColumn(IS_FINAL, F.lit(True))
+        final = lake.read(spark, asset).withColumn(IS_FINAL, F.lit(True))
         if not early.columns or not isinstance(derived.operator, Early) or derived.operator.early is None:
             return final
         still_open = early if closed_to is None else early.where(F.col(FINAL_AT) > instant(closed_to, FINAL_AT))

@@ -24,7 +24,9 @@ from operators import (
 from operators.triggers import read_trigger
 from platform_defs import faults
 from platform_defs.engine import Engine
+from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.reads import ReadTables
+from platform_defs.engine.lake.small_queries import is_small
 from tests.conftest import MakeEngine
 from tests.support.bare_lake import bare_engine
 from tests.support.clock import Clock
@@ -231,6 +233,20 @@ def _shown_pairs(engine: Engine, *assets: str) -> dict[str, list[tuple[Any, ...]
     for asset, *pair in rows_of(reduce(DataFrame.union, frames).select("asset", "left_v", "right_v", at, "is_final")):
         found[asset].append(tuple(pair))
     return found
+
+
+def test_a_view_with_early_results_is_a_small_query_and_names_a_lost_file(make_engine: MakeEngine) -> None:
+    engine = make_engine([source("l")], [_asset("counts", early=EveryStep())])
+    replay(engine, [{"l": [Event("a", 1, 0), Event("a", 1, HOUR)]}])
+    engine.advance("counts")
+    assert is_small(engine.views.with_early("counts"))
+    assert _results(engine, "counts") == [("a", 0, 1, True), ("a", 60, 1, False)]
+    for table in ("counts", "early/counts"):
+        [file] = Path(engine.lake.path(table)).glob("commit-*/*.parquet")
+        lost = file.rename(file.with_suffix(".lost"))
+        with pytest.raises(LakeError, match=rf"^{table} lacks a data file: .*{file.name}"):
+            engine.views.with_early("counts")
+        lost.rename(file)
 
 
 @pytest.mark.parametrize("at", ["early.before_commit", "early.after_commit"])
