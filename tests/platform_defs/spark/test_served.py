@@ -125,7 +125,7 @@ def test_a_process_has_a_session_of_its_own_in_the_served_jvm(spark: SparkSessio
     assert {*names}.isdisjoint(objects_of(spark))  # else a served JVM would run out of memory in time
 
 
-def test_ctrl_c_cancels_only_the_jobs_of_its_process(spark: SparkSession, served_by_this_process: dict[str, str]) -> None:
+def test_ctrl_c_cancels_only_the_jobs_of_its_process(spark: SparkSession, served_by_this_process: dict[str, str], tmp_path: Path) -> None:
     done = child(
         """
         from threading import Thread
@@ -141,16 +141,23 @@ def test_ctrl_c_cancels_only_the_jobs_of_its_process(spark: SparkSession, served
         """,
         served_by_this_process,
     )
-    own: list[Any] = []
+    own: list[int] = []
     assert cast(Any, done.stdout).readline() == "running\n"
-    slow = spark.range(0, 6_000, 1, 1).selectExpr(MILLISECOND)
-    thread = Thread(target=lambda: own.append(slow.collect()))
+    properties, released = cast(Any, spark)._jvm.java.lang.System, f"tests.{tmp_path}"  # the JVM's, so the name must be of this test
+    is_released = f"java_method('java.lang.Boolean', 'getBoolean', '{released}') = 'true'"
+    slow = spark.range(0, 200_000, 1, 1).where(f"if({is_released}, true, {MILLISECOND} = '')")
+    thread = Thread(target=lambda: own.append(slow.count()))
     thread.start()
-    done.send_signal(signal.SIGINT)
-    _, err = done.communicate(timeout=120)
-    assert "KeyboardInterrupt" in err
-    assert own == [], "the job of this process was running while the other was cancelled"
-    thread.join()
+    try:
+        done.send_signal(signal.SIGINT)
+        _, err = done.communicate(timeout=120)
+        assert "KeyboardInterrupt" in err
+        assert own == [], "the job of this process was running while the other was cancelled"
+    finally:
+        properties.setProperty(released, "true")
+        thread.join()
+        properties.clearProperty(released)
     assert len(own) == 1
+    assert own[0] > 0, "the job ended only after it was released"
     tracker = spark.sparkContext.statusTracker()
     assert [getattr(tracker.getJobInfo(job), "status", None) for job in tracker.getJobIdsForGroup(str(done.pid))] == ["FAILED"]
