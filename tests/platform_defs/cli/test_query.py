@@ -21,7 +21,7 @@ from platform_defs.engine import Engine
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.operations.query import Query, QueryError
-from tests.conftest import MakeEngine
+from tests.conftest import CopyEngine, MakeEngine
 from tests.support.file_walk import landed_files
 from tests.support.no_session import without_session
 from tests.support.small_sources import MINUTE, Event, join, land, source
@@ -32,7 +32,8 @@ TOTAL = DerivedAsset(name="total", inputs=("l",), operator=Aggregate(by="k", agg
 @pytest.fixture(scope="module")
 def engine(make_module_engine: MakeEngine) -> Engine:
     engine = make_module_engine([source("l", rules=(RowRule("small", "v < 90"),)), source("r")], [join(), TOTAL])
-    for batch in ([Event("a", 1, 0), Event("b", 2, MINUTE), Event("c", 99, MINUTE)], [Event("a", 3, 60 * MINUTE)]):
+    first = [Event("a", 1, 0), Event("b", 2, MINUTE), Event("d", 2, MINUTE), Event("c", 99, MINUTE)]
+    for batch in (first, [Event("a", 3, 60 * MINUTE)]):
         for name in ("l", "r"):
             land(engine, name, f"{batch[0].v}.jsonl", [e.line for e in batch])
             engine.ingestion.batches.files([*landed_files(engine.folders[name], name)])
@@ -54,16 +55,16 @@ def _rows(monkeypatch: pytest.MonkeyPatch, engine: Engine, sql: str) -> list[lis
     ("sql", "expected"),
     [
         ("SELECT left_v, right_v FROM pairs WHERE k = 'a' AND left_v = 1", [[1, 1]]),
-        ("SELECT k, n FROM total ORDER BY k", [["a", 2], ["b", 1]]),
+        ("SELECT k, n FROM total ORDER BY k", [["a", 2], ["b", 1], ["d", 1]]),
         ("SELECT v, ts FROM l ORDER BY v LIMIT 1", [[1, "2026-03-01 00:00:00+00:00"]]),
-        ("SELECT count(*) FROM r", [[4]]),
-        ("SELECT seq, sum(accepted) FROM ledger WHERE source = 'l' AND rows_read > 0 GROUP BY seq ORDER BY seq", [[1, 2], [3, 1]]),
+        ("SELECT count(*) FROM r", [[5]]),
+        ("SELECT seq, sum(accepted) FROM ledger WHERE source = 'l' AND rows_read > 0 GROUP BY seq ORDER BY seq", [[1, 3], [3, 1]]),
         ("SELECT reason FROM quarantine_l", [["rule: small"]]),
         ("SELECT k, change FROM changelog_total WHERE k = 'b'", [["b", "+I"]]),
         ("(SELECT v + 0.5 FROM l WHERE v > 2)", [[3.5]]),
         ("SELECT 'NaN'::double, ['-inf'::double], map(['a'], ['inf'::double])", [["nan", ["-inf"], [["a", "inf"]]]]),
         ("/* a comment */\nSELECT 1.50::decimal(5, 2) AS d, date '2026-01-02' AS t, [1, NULL] AS l", [["1.50", "2026-01-02", [1, None]]]),
-        ("WITH few AS (SELECT * FROM l) SELECT count(*) FROM few JOIN total USING (k)", [[3]]),
+        ("WITH few AS (SELECT * FROM l) SELECT count(*) FROM few JOIN total USING (k)", [[4]]),
     ],
 )
 def test_every_table_is_read_by_its_name(monkeypatch: pytest.MonkeyPatch, engine: Engine, sql: str, expected: list[list[Any]]) -> None:
@@ -74,7 +75,7 @@ def test_the_first_rows_are_printed_with_the_number_of_all(monkeypatch: pytest.M
     out = _query(monkeypatch, engine, "SELECT v FROM r ORDER BY v", "--limit", "2")
     assert "Result: 2 rows, and more (--limit)" in out
     assert "Result: 1 row\n" in _query(monkeypatch, engine, "SELECT count(*) AS n FROM r")
-    assert "Result: 4 rows\n" in _query(monkeypatch, engine, "SELECT v FROM r ORDER BY v", "--limit", "4")
+    assert "Result: 5 rows\n" in _query(monkeypatch, engine, "SELECT v FROM r ORDER BY v", "--limit", "5")
     assert _query(monkeypatch, engine, "SELECT v FROM r WHERE v > 99") == "The result has no rows.\n"
 
 
@@ -146,21 +147,16 @@ def test_a_name_with_capitals_and_a_name_with_a_prefix_are_read(monkeypatch: pyt
     assert _rows(monkeypatch, engine, "SELECT k FROM quarantine_Rides") == [["b"]]
 
 
-def test_only_the_tables_of_a_query_are_opened(monkeypatch: pytest.MonkeyPatch, make_engine: MakeEngine) -> None:
-    engine = make_engine([source("l"), source("r")], [])
-    for name in ("l", "r"):
-        land(engine, name, "1.jsonl", [Event("a", 1, 0).line])
-    engine.ingest()
-    for commit in (Path(engine.lake.root) / "events" / "r" / "_delta_log").glob("*.json"):
+def test_only_the_tables_of_a_query_are_opened(monkeypatch: pytest.MonkeyPatch, engine: Engine, copy_engine: CopyEngine) -> None:
+    copy = copy_engine(engine)
+    for commit in (Path(copy.lake.root) / "events" / "r" / "_delta_log").glob("*.json"):
         commit.write_text("{")
-    assert _rows(monkeypatch, engine, "SELECT k FROM l") == [["a"]]
+    assert _rows(monkeypatch, copy, "SELECT k FROM l WHERE v = 1") == [["a"]]
 
 
-def test_rows_of_a_killed_ingest_are_left_out(monkeypatch: pytest.MonkeyPatch, make_engine: MakeEngine) -> None:
-    engine = make_engine([source("l")], [])
-    land(engine, "l", "1.jsonl", [Event("a", 1, 0).line])
-    engine.ingest()
-    land(engine, "l", "2.jsonl", [Event("b", 2, 0).line])
+def test_rows_of_a_killed_ingest_are_left_out(monkeypatch: pytest.MonkeyPatch, engine: Engine, copy_engine: CopyEngine) -> None:
+    copy = copy_engine(engine)
+    land(copy, "l", "killed.jsonl", [Event("b", 4, 0).line])
 
     def kill(point: str) -> None:
         if point == "ingest.before_ledger":
@@ -168,9 +164,9 @@ def test_rows_of_a_killed_ingest_are_left_out(monkeypatch: pytest.MonkeyPatch, m
 
     faults.install(kill)
     with pytest.raises(KeyboardInterrupt, match="killed"):
-        engine.ingest()
-    assert engine.lake.frame(engine.spark, "events/l").count() == 2
-    assert _rows(monkeypatch, engine, "SELECT k FROM l") == [["a"]]
+        copy.ingest()
+    assert copy.lake.frame(copy.spark, "events/l").count() == 5
+    assert _rows(monkeypatch, copy, "SELECT k, v FROM l ORDER BY v, k") == [["a", 1], ["b", 2], ["d", 2], ["a", 3]]
 
 
 @contextmanager
@@ -185,16 +181,14 @@ def _compiled_plans(spark: SparkSession) -> Iterator[None]:
         spark.conf.set(key, value)
 
 
-def test_rows_below_deletion_vectors_are_left_out(monkeypatch: pytest.MonkeyPatch, make_engine: MakeEngine) -> None:
-    engine = make_engine([source("l")], [TOTAL])
-    land(engine, "l", "1.jsonl", [Event(k, 1, 0).line for k in "abcd"])
-    engine.ingest()
-    engine.advance("total")
-    engine.spark.sql(f"ALTER TABLE delta.`{engine.lake.path('total')}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = true)")
-    with _compiled_plans(engine.spark):
-        DeltaTable.forPath(engine.spark, engine.lake.path("total")).delete("k = 'b'")
-    assert [*(Path(engine.lake.root) / "total").glob("deletion_vector_*.bin")]
-    assert _rows(monkeypatch, engine, "SELECT k FROM total ORDER BY k") == [["a"], ["c"], ["d"]]
+def test_rows_below_deletion_vectors_are_left_out(monkeypatch: pytest.MonkeyPatch, engine: Engine, copy_engine: CopyEngine) -> None:
+    copy = copy_engine(engine)
+    total = copy.lake.path("total")
+    copy.spark.sql(f"ALTER TABLE delta.`{total}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = true)")
+    with _compiled_plans(copy.spark):
+        DeltaTable.forPath(copy.spark, total).delete("k = 'b'")
+    assert [*Path(total).glob("deletion_vector_*.bin")]
+    assert _rows(monkeypatch, copy, "SELECT k FROM total ORDER BY k") == [["a"], ["d"]]
 
 
 @pytest.mark.parametrize("damage", [Path.unlink, lambda file: file.write_bytes(b"PAR1 and no more")], ids=["lost", "damaged"])
