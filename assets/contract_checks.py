@@ -6,7 +6,17 @@ from typing import cast
 
 from pyspark.sql.types import CharType, DatetimeType, NumericType, StringType, StructField, StructType, VarcharType, VariantType
 
-from assets.names import MOST_COLUMNS, first_twice, fold_case, folded_name, is_key, is_stored, name_fault, nested_fields, table_name_fault
+from assets.names import (
+    MAX_COLUMNS,
+    first_duplicate,
+    fold_case,
+    folded_name,
+    is_key,
+    is_stored,
+    name_fault,
+    nested_structs,
+    table_name_fault,
+)
 from assets.reader_options import legal_values, option_fault
 from operators.columns import column_fault
 from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ
@@ -111,15 +121,15 @@ def check_columns(declared: Sequence[StructField], names: Sequence[str]) -> None
         declared: the columns that the contract declares. Those that input files have added to the log were checked when they were added.
         names: the names of the declared and the added columns.
     """
-    if not 0 < len(declared) <= MOST_COLUMNS:
-        raise ContractError.bad_value("schema", f"{len(declared)} columns", f"1 to {MOST_COLUMNS} columns; put more into structs or maps")
+    if not 0 < len(declared) <= MAX_COLUMNS:
+        raise ContractError.bad_value("schema", f"{len(declared)} columns", f"1 to {MAX_COLUMNS} columns; put more into structs or maps")
     for column in declared:
         if fold_case(column.name) in ENGINE_COLUMNS or column.name.startswith("_"):
             raise ContractError.reserved_name(column.name)
         if legal := column_fault(column.name):
             raise ContractError.bad_value("schema", column.name, f"{legal}; {_RENAME}")
         _check_type(column)
-    if (duplicate := first_twice(names)) is not None:
+    if (duplicate := first_duplicate(names)) is not None:
         raise ContractError.duplicate_column(duplicate)
 
 
@@ -130,9 +140,9 @@ def _check_type(column: StructField) -> None:
             "no char or varchar within another type; declare it as string and cast where it is used"
         )
         raise ContractError.bad_value("schema", f"{column.name} {column.dataType.simpleString()}", legal)
-    for struct in nested_fields(column.dataType):
+    for struct in nested_structs(column.dataType):
         names = struct.fieldNames()
-        if (duplicate := first_twice(names)) is not None:
+        if (duplicate := first_duplicate(names)) is not None:
             raise ContractError.duplicate_column(f"{column.name}.{duplicate}")
         for name in names:
             if legal := column_fault(name, underscore=True):
@@ -195,7 +205,7 @@ def check_options(options: object, owner: str) -> None:
         if (legal := legal_values(name, value)) is not None:
             raise ContractError.bad_value("options", {option: value}, legal)
     names = [*map(str, cast(Mapping[object, object], options))]
-    if (duplicate := first_twice(names)) is not None:
+    if (duplicate := first_duplicate(names)) is not None:
         legal = f"each option once: {duplicate!r} is given twice, since names ignore case"
         raise ContractError.bad_value("options", dict(cast(Mapping[object, object], options)), legal)
     if {"sep", "delimiter"} <= {fold_case(name) for name in names}:

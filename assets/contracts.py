@@ -24,7 +24,7 @@ from assets.contract_checks import (
 from assets.ddl import misspelled_type, schema_of
 from assets.derived_asset import CHANGELOGS, DerivedAsset
 from assets.expressions import check_expression, check_row_by_row
-from assets.names import first_twice, fold_case
+from assets.names import first_duplicate, fold_case
 from assets.preparation import Preparation
 from assets.shape import Shape
 from assets.watermark_strategies import (
@@ -171,7 +171,7 @@ class SourceContract:
         for parameter in ("idle_timeout", "future_skew", "retention"):
             if (length := getattr(self, parameter)) is not None:
                 check_length(parameter, length)
-        if (duplicate := first_twice([r.name for r in self.rules])) is not None:
+        if (duplicate := first_duplicate([r.name for r in self.rules])) is not None:
             raise ContractError.bad_value("rules", duplicate, "names that differ in more than case: rows are counted by rule name")
         check_options(self.options, f"source {self.name!r}")
 

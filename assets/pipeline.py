@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from assets.completeness import Completeness, completeness_of
 from assets.contract_checks import ContractError, check_length
 from assets.contracts import DerivedAsset, SourceContract
-from assets.names import first_twice
+from assets.names import first_duplicate
 from assets.pipeline_checks import checked_tables, columns_of_tables
 from operators.accounting import ReportsMatches
 from operators.as_of_join import AsOfJoin
@@ -231,6 +231,6 @@ def _checked_values(parameter: str, values: Any, kind: type) -> tuple[Any, ...]:
         if not isinstance(value, kind):
             raise ContractError.bad_value(parameter, value, legal)
     names = [value.name for value in values]
-    if (duplicate := first_twice(names)) is not None:
+    if (duplicate := first_duplicate(names)) is not None:
         raise ContractError.bad_value(parameter, duplicate, "names that differ in more than case; rename one of the two")
     return values

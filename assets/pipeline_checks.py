@@ -7,7 +7,7 @@ from assets.contract_checks import ContractError
 from assets.contracts import DerivedAsset, SourceContract
 from assets.input_checks import check_inputs
 from assets.known_order import with_known_order
-from assets.names import first_twice, fold_case
+from assets.names import first_duplicate, fold_case
 from assets.operator_columns import check_columns_of_input, check_columns_of_sides
 from assets.operator_parameters import is_by_arrival
 from assets.retention_checks import check_retention
@@ -38,7 +38,7 @@ def checked_tables(sources: Mapping[str, SourceContract], tables: Mapping[str, D
     for name, definition in [*sources.items(), *tables.items()]:
         if name != definition.name:
             raise ContractError.bad_value("name", name, f"{definition.name!r}, the name of the source or table under this key")
-    if (duplicate := first_twice([*sources, *tables])) is not None:
+    if (duplicate := first_duplicate([*sources, *tables])) is not None:
         raise ContractError.bad_value("name", duplicate, "names of sources and tables that differ in more than case; rename one of the two")
     ordered = in_order(sources, tables)
     columns_by_name: dict[str, Sequence[str]] = {name: source.struct.fieldNames() for name, source in sources.items()}
@@ -217,7 +217,7 @@ def _shaped_columns(asset: DerivedAsset, results: Sequence[str]) -> Sequence[str
         return None if asset.shape else results
     with _naming_table(asset):
         asset.shape.check(results, f"the results of {asset.name!r}", ())
-        if (duplicate := first_twice([*results, *asset.shape.added])) is not None:
+        if (duplicate := first_duplicate([*results, *asset.shape.added])) is not None:
             raise ContractError.bad_value("select", duplicate, f"names that are no column of the operator's results: {', '.join(results)}")
     return [*results, *asset.shape.added]
 

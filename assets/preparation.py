@@ -11,7 +11,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from assets.contract_checks import ENGINE_COLUMNS, ContractError, check_sql
 from assets.expressions import bare_function, check_columns_exist, check_expression, columns_read, function_names, reads_rows
-from assets.names import first_twice, fold_case
+from assets.names import first_duplicate, fold_case
 from operators.columns import column_fault, quoted_name
 from operators.nondeterministic import CHANCE, CLOCK, FILES, SESSION, is_time_of_the_clock
 
@@ -93,7 +93,7 @@ class Preparation:
                 selected += [(name, quoted_name(name)) for name in input_columns if fold_case(name) not in excluded]
             else:
                 selected.append((item.tree.alias_or_name, item.sql))
-        if (duplicate := first_twice([name for name, _ in selected])) is not None:
+        if (duplicate := first_duplicate([name for name, _ in selected])) is not None:
             legal = f"each column once: rename one of them; to replace a column of an input, `prepare` may write * EXCEPT ({duplicate})"
             raise ContractError.bad_value("select", duplicate, legal)
         return dict(selected)

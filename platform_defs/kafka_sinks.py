@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import AfterValidator, Field, model_validator
 
-from assets.names import first_twice
+from assets.names import first_duplicate
 from assets.pipeline import Pipeline
 from operators.errors import TidemarkError, did_you_mean
 from platform_defs.connection_values import Value, registry_config, topic_options
@@ -67,7 +67,7 @@ def checked_options(options: dict[str, Value]) -> dict[str, Value]:
 
     Spark ignores the case of names.
     """
-    if (twice := first_twice([*options])) is not None:
+    if (twice := first_duplicate([*options])) is not None:
         raise ValueError(f"{twice!r} differs from another option in case only; legal: each option once")
     for name, value in options.items():
         if name.lower() in _OF_SPARK:

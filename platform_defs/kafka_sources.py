@@ -9,7 +9,7 @@ from typing import Annotated, Any
 from pydantic import AfterValidator, Field, model_validator
 
 from assets.contracts import BoundedOutOfOrderness
-from assets.names import first_twice
+from assets.names import first_duplicate
 from assets.pipeline import Pipeline
 from operators.errors import TidemarkError, did_you_mean
 from platform_defs.connection_errors import ConnectionsError
@@ -76,7 +76,7 @@ class KafkaError(TidemarkError, ValueError):
 def checked_options(options: dict[str, Value]) -> dict[str, Value]:
     """Raise `ValueError` unless all options are known. Spark ignores the case of names."""
     lower_names = {name.lower() for name in _OPTIONS}
-    if (twice := first_twice([*options])) is not None:
+    if (twice := first_duplicate([*options])) is not None:
         raise ValueError(f"{twice!r} differs from another option in case only; legal: each option once")
     for name in options:
         if name.lower() in _OF_SPARK:
@@ -185,7 +185,7 @@ def _schema_fault(schema: Any) -> str | None:
         return "is not the schema of a record"
     for record in _records_in(schema):
         names = [str(field["name"]) for field in record["fields"] if isinstance(field, dict) and "name" in field]
-        if (twice := first_twice(names)) is not None:
+        if (twice := first_duplicate(names)) is not None:
             return f"has the field {twice!r} of the record {record.get('name')!r} twice, ignoring case"
     return None
 

@@ -56,7 +56,7 @@ def column_descriptions(engine: EnginePort, derived: DerivedAsset, columns: Sequ
 
 def _has_values_of_an_input(derived: DerivedAsset, column: str) -> bool:
     """Whether a column with the name of an input's column also has the values of that column: no aggregate or function computes it."""
-    if derived.shape is not None and column not in _unshaped(derived, [column]):
+    if derived.shape is not None and column not in _operator_columns(derived, [column]):
         return False
     match first := first_operator(derived.operator):
         case CoGroup() | ProcessCountWindow() | ProcessWindow():  # a function computes the other columns
@@ -68,7 +68,7 @@ def _has_values_of_an_input(derived: DerivedAsset, column: str) -> bool:
 
 
 def _descriptions_from_table(engine: EnginePort, derived: DerivedAsset, index: int, columns: Sequence[str]) -> dict[str, str]:
-    """The descriptions of columns of an input that is a table: under the same name, or below the prefix that a join gives it."""
+    """The descriptions of columns of an input that is a table: under the same name, or with the prefix that a join adds."""
     join = first_operator(derived.operator)
     prefix = (join.left_prefix, join.right_prefix)[index] if isinstance(join, AsOfJoin | IntervalJoin | WindowJoin) else ""
     names_in_input = {column: column.removeprefix(prefix) for column in columns}
@@ -94,12 +94,12 @@ def _descriptions_from_source(engine: EnginePort, derived: DerivedAsset, source:
 
 def column_lineage(engine: EnginePort, derived: DerivedAsset, columns: Sequence[str]) -> dg.TableColumnLineage:
     """The lineage of the result's columns that come from a column of an input, with its name or with the name that a join gives it."""
-    operator_columns = _unshaped(derived, columns) if isinstance(derived.shape, Shape) else columns
+    operator_columns = _operator_columns(derived, columns) if isinstance(derived.shape, Shape) else columns
     return dg.TableColumnLineage({column: deps for column in operator_columns if (deps := _column_deps(engine, derived, column))})
 
 
-def _unshaped(derived: DerivedAsset, columns: Sequence[str]) -> list[str]:
-    """The columns that the table's shape does not change."""
+def _operator_columns(derived: DerivedAsset, columns: Sequence[str]) -> list[str]:
+    """The columns that the table's shape does not add; none if it has no `Shape`."""
     return [column for column in columns if isinstance(derived.shape, Shape) and column not in derived.shape.added]
 
 
@@ -133,10 +133,10 @@ def _columns_read(derived: DerivedAsset, index: int, source: SourceContract) -> 
     return columns | {column: [column] for column in _ENGINE_COLUMNS}
 
 
-def _result_name(derived: DerivedAsset, column: str, index: int, shared: bool) -> str | None:
+def _result_name(derived: DerivedAsset, column: str, index: int, is_shared: bool) -> str | None:
     """The result's name of a column of input `index`; None if the result has no column of this input."""
     name = _names_of_shared(first_operator(derived.operator), column)[index]
-    return name if shared or name is None else column
+    return name if is_shared or name is None else column
 
 
 def _names_of_shared(operator: Operator, column: str) -> tuple[str | None, ...]:

@@ -17,7 +17,7 @@ exec java -XX:+UseParallelGC -Xms$HEAP -Xmx$HEAP $OPENS $CHECKPOINT -Dlog4j.conf
 
 
 WORKLOADS = {"payments": "interval_join", "bids": "hot_items", "top_bids": "topn", "top_bids_norn": "topn_norn"}
-"""The Flink benchmark's names of the workloads; `_norn` (no row number) is without ranks."""
+"""The Flink benchmark's names of our workloads. One with `_norn` (no row number) returns no ranks."""
 
 
 def is_set_up(folder: Path | None) -> bool:

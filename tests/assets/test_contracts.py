@@ -163,7 +163,7 @@ ILLEGAL = [
             ("watermark", "ingested_at", {"watermark": BatchExpression("max(ingested_at)")}),
         ]
     ],
-    Illegal("no source name", {"name": ""}, "`name` is ''; legal: a letter"),
+    Illegal("no source name", {"name": ""}, "`name` is ''; legal: at most 128 characters: a letter"),
     Illegal("a path as a name", {"name": "../x"}, "`name` is '../x'"),
     Illegal("a folder's name", {"name": "a/b"}, "`name` is 'a/b'"),
     Illegal("a reserved name", {"name": "Ledger"}, "`name` is 'Ledger'; legal: a name other than changelog, early, events"),

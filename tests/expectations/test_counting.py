@@ -1,4 +1,4 @@
-"""What is counted in the one query of a suite, and what only Great Expectations can evaluate."""
+"""Which expectations are counted in the single query of a suite, and which are left to Great Expectations."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -92,5 +92,5 @@ def _columns(expectation: Any) -> set[str]:
     ],
     ids=str,
 )
-def test_others_are_left_to_great_expectations(expectation: Expectation) -> None:
+def test_unsupported_expectations_are_left_to_great_expectations(expectation: Expectation) -> None:
     assert counting(expectation, TYPES) is None

@@ -24,13 +24,14 @@ OPERATORS: dict[str, CountWindow] = {
     "ended": CountWindowAggregate(by="k", ends_with=ENDS, aggregates=AGGREGATES, evictor=CountEvictor(2)),
     "processed": ProcessCountWindow(by="k", size=4, slide=3, rows=SMALL),
 }
-AGAIN = ("sliding", "processed")
-"""The operators of which a second table of the stream is made when all rows have arrived."""
+BACKFILLED = ("sliding", "processed")
+"""Operators with a second table, which is advanced only once, after all rows have arrived."""
 CHANGED: dict[str, CountWindow] = {
     "changed": ProcessCountWindow(by="k", size=2, rows=SMALL),
     "changed_ends": ProcessCountWindow(by="k", ends_with=ENDS, rows=SMALL, evictor=CountEvictor(3)),
 }
-"""Over an upserted table, the last row of each key and value: a new one moves to the end of its key's rows."""
+"""Operators over the upserted table `last`, which has the newest row of each key and value. A newer row replaces the old one, and is then
+the last row of its key."""
 
 
 def _engine(make: MakeEngine, again: Sequence[str] = ()) -> Engine:
@@ -45,7 +46,7 @@ def _engine(make: MakeEngine, again: Sequence[str] = ()) -> Engine:
 def _advance(engine: Engine, cuts: list[int], events: list[Event], kill: str | None = None) -> None:
     """Advance all tables after each part of the rows. `cuts` are the positions at which the parts start.
 
-    With `kill`, the first step of one table is killed, and the second step of each table of `OPERATORS`.
+    With `kill`, the first step of `sliding` and the second step of each table of `OPERATORS` are killed.
     """
     killed = {0: ["sliding"], 1: [*OPERATORS]} if kill else {}
     for step, (first, end) in enumerate(zip(cuts, [*cuts[1:], len(events)], strict=True)):
@@ -95,9 +96,9 @@ def _last_events(events: Sequence[Event]) -> list[Event]:
 def test_windows_depend_only_on_the_order_of_arrival(make_module_engine: MakeEngine, make_engine: MakeEngine) -> None:
     rng = random.Random(5)
     events = [Event(rng.choice(["a", "b", None]), rng.randrange(-3, 9), rng.randrange(10**7)) for _ in range(40)]
-    in_steps, at_once = _engine(make_module_engine, AGAIN), _engine(make_engine)
+    in_steps, at_once = _engine(make_module_engine, BACKFILLED), _engine(make_engine)
     _advance(in_steps, [0, 7, 25], events, "advance.after_changelog")  # the third step reads rows that were kept twice
-    for name in AGAIN:
+    for name in BACKFILLED:
         in_steps.advance(f"{name}_again")
     _advance(at_once, [0], events)
     tables, tables_at_once = (json_rows_of({name: engine.views.table(name) for name in engine.assets}) for engine in (in_steps, at_once))
@@ -108,7 +109,7 @@ def test_windows_depend_only_on_the_order_of_arrival(make_module_engine: MakeEng
         columns = [*operator.emits.key, *(AGGREGATES if isinstance(operator, CountWindowAggregate) else ("v", "n", "first"))]
         assert wanted, name
         assert _columns(tables[name], columns) == _columns(tables_at_once[name], columns) == wanted, name
-        assert name not in AGAIN or tables[name] == tables[f"{name}_again"], name
+        assert name not in BACKFILLED or tables[name] == tables[f"{name}_again"], name
         assert law_violations(in_steps, name) == set(), name
         if name in OPERATORS:
             assert kinds[name] == {"+I"}, "a window never changes"
@@ -124,7 +125,7 @@ def _columns(rows: Sequence[str], columns: Sequence[str]) -> list[tuple[Any, ...
     return sorted((tuple(json.loads(row)[c] for c in columns) for row in rows), key=repr)
 
 
-def test_a_table_of_an_earlier_version_has_the_same_identity() -> None:
+def test_the_identity_leaves_out_parameters_with_default_values() -> None:
     counts = CountWindowAggregate(by="k", size=3, aggregates={"n": "count(*)"})
     identity = json.loads(identity_of(DerivedAsset(name="counts", inputs=("l",), operator=counts)))
     assert identity["parameters"] == {"aggregates": {"n": "count(*)"}, "by": ["k"], "size": 3}

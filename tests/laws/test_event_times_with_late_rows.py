@@ -1,8 +1,8 @@
-"""Interval joins whose `result_time` is the time of one row, and windows over them, with each rule for late rows and each way to compute.
+"""Interval joins whose `result_time` is the time of one row, and windows over them, for each value of `late_rows` and `streams_as`.
 
-Each key is a generated case, so that one stream compares many of them. After each step every table equals a naive model: a join
-has the results that are final at its watermark, and a window over the join the results of every window that its own watermark has passed.
-That watermark is behind the join's by the output watermark delay.
+Each key is a generated case, so that one stream compares many of them. After each batch, every table equals a naive model: a join
+has the results that are final at its watermark, and a table of windows over it has the windows that its own watermark has passed. That
+watermark is behind the join's by the output watermark delay.
 """
 
 import random
@@ -24,8 +24,8 @@ from tests.support.late_rows_model import Arrival, JoinModel
 from tests.support.small_sources import MINUTE, START, Event, law_violations, replay, source
 
 SIZE = 5 * MINUTE
-AFTER = [0, 5, 25]
-"""When the newest row of each batch is, in minutes. The last batch closes most windows of the rows before it."""
+NEWEST_MINUTES = [0, 5, 25]
+"""The time of the newest row of each batch, in minutes after that of the first batch. The last batch closes most windows of the others."""
 BOUNDS: dict[str, Any] = {"on": "k", "lower": "-2 minutes", "upper": "8 minutes"}
 JOINED, LATENESS = {"late_rows": "join"}, {"allowed_lateness": "12 minutes"}
 LEFT, RIGHT = {"result_time": "left"}, {"result_time": "right"}
@@ -46,7 +46,8 @@ READ = ["joined_left", "joined_right", "joined_semi", "late_anti", "query_left"]
 """The joins that have a reader."""
 COUNTS = WindowedAggregate(by="k", window=Tumbling(size=SIZE), aggregates={"n": "count(*)"})
 Rows = Counter[tuple[Any, ...]]
-"""Of a join: key, values of both rows, result time and final time in ms. Of a window: key, start in ms, and number of results."""
+"""Of a join: key, values of both rows, result time and `final_at` in ms after `START`.
+Of a window: key, start in ms after `START`, and number of results."""
 
 
 def _tables() -> list[DerivedAsset]:
@@ -77,7 +78,7 @@ class Model:
                 self.arrivals[str(event.k)].append(Arrival(side, (event.v, event.at), event.k, event.at, watermark, event.v))
 
     def results(self, watermark: int) -> Rows:
-        """The results that are final at a watermark. The naive join returns them with their later time."""
+        """The results that are final at a watermark. The model returns each with the last time that decides it; it is final 1 ms later."""
         operator, found = self.operator, Rows()
         join = JoinModel(operator.interval, operator.how, operator.lateness.ms, operator.late_rows, operator.residual is not None)
         for key, rows in self.arrivals.items():
@@ -110,7 +111,7 @@ def _batches(seed: int, cases: int) -> Iterator[dict[str, list[Event]]]:
         numbers[case] += 1
         return Event(case, rng.choice([numbers[case], 100 - numbers[case]]), newest - behind)
 
-    for minutes in AFTER:
+    for minutes in NEWEST_MINUTES:
         newest = (40 + minutes) * MINUTE
         yield {
             side: [
@@ -163,7 +164,7 @@ def _advance(engine: Engine) -> Counter[str]:
 
 
 @pytest.mark.parametrize("cases", [250, pytest.param(1_000, marks=pytest.mark.soak)])
-def test_joins_with_the_time_of_a_row_and_their_readers_equal_a_naive_model(engine: Engine, cases: int) -> None:
+def test_joins_whose_result_time_is_that_of_one_row_and_their_readers_equal_a_naive_model(engine: Engine, cases: int) -> None:
     models = {table.name: Model(table.operator) for table in _tables() if isinstance(table.operator, IntervalJoin)}
     corrections, found, watermark = Counter[str](), dict[str, Rows](), None
     for number, batch in enumerate(_batches(5, cases), 1):

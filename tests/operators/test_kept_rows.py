@@ -1,4 +1,4 @@
-"""Rows that later steps need, with a time to live: a call on the kept rows and the new rows gives the result of a call on all rows."""
+"""Kept rows with a time to live: an operator computes the same results from kept and new rows as from all rows."""
 
 import json
 import random
@@ -29,30 +29,30 @@ OPERATORS: dict[str, KeepsRows] = {
     "not merged": Aggregate(aggregates={"n": "count(DISTINCT v)"}, **KEY),
     "first": Deduplicate(order="arrival", **KEY),
     "last": Deduplicate(keep="last", **KEY),
-    "added": TopN(rank_end=2, **RANKED),
-    "added, rank": TopN(rank_start=2, rank_end=3, function="rank", **RANKED),
-    "added, end of the first row": TopN(rank_end="n", **RANKED),
-    "replaced": TopN(rank_end=2, **BY_ID),
-    "deleted": TopN(rank_end=2, change="change", **BY_ID),
-    "deleted, end of the first row": TopN(rank_end="n", change="change", **BY_ID),
+    "top-n, appends": TopN(rank_end=2, **RANKED),
+    "top-n, appends, rank": TopN(rank_start=2, rank_end=3, function="rank", **RANKED),
+    "top-n, appends, rank_end column": TopN(rank_end="n", **RANKED),
+    "top-n, upserts": TopN(rank_end=2, **BY_ID),
+    "top-n, deletes": TopN(rank_end=2, change="change", **BY_ID),
+    "top-n, deletes, rank_end column": TopN(rank_end="n", change="change", **BY_ID),
 }
 Row = dict[str, Any]
 
 
 def _batches(cases: int, number: int) -> list[tuple[int, list[Row]]]:
-    """Batches with the watermark before each: no row is more than the TTL behind it, and many are later than newer ones."""
+    """Batches, each with the watermark before it. Rows are out of order, but at most the TTL behind it."""
     rng, arrivals, mark = random.Random(11), count(), 0
     batches: list[tuple[int, list[Row]]] = []
     for seq in range(1, number + 1):
-        made = [
+        rows = [
             {"case_id": case, "k": rng.choice(["a", None]), "id": rng.randrange(3), "v": rng.choice([None, 1, 2, 3])}
             | {"n": rng.choice([1, 1, 2, 0, None]), "change": rng.choice(["+I", "+I", "+U", "-U", "-D"])}
             | {"event_time": mark - TTL + rng.randrange(0, 4 * TTL, TTL // 4), "seq": seq, "arrival": next(arrivals)}
             for case in range(cases)
             for _ in range(rng.randrange(4))
         ]
-        batches.append((mark, made))
-        mark = max(row["event_time"] for row in made) - TTL // 2
+        batches.append((mark, rows))
+        mark = max(row["event_time"] for row in rows) - TTL // 2
     return batches
 
 
@@ -70,15 +70,15 @@ def _rows_of_keys(texts: list[str], keys: set[tuple[int, str | None]]) -> list[R
 
 @pytest.mark.parametrize(("cases", "number"), [(250, 3), pytest.param(1_000, 4, marks=pytest.mark.soak)])
 def test_kept_rows_and_new_rows_give_the_result_of_all_rows(spark: SparkSession, cases: int, number: int) -> None:
-    """One query has the results of all operators after a batch, and one the rows that they keep for the next batch.
+    """Each query covers all operators: one computes the results to test, one the expected results, and one the kept rows.
 
     The first batch has no kept rows, the second those of the first, and the third rows that were kept twice.
     """
-    batches, every = _batches(cases, number), list[Row]()
+    batches, all_rows = _batches(cases, number), list[Row]()
     kept: dict[str, list[Row]] = {name: [] for name in OPERATORS}
     for n, (_, new) in enumerate(batches):
-        every += new
-        new_rows, every_row = _frame(spark, new), _frame(spark, every)
+        all_rows += new
+        new_rows, every_row = _frame(spark, new), _frame(spark, all_rows)
         rows = {name: _frame(spark, kept[name], _schema(name)).unionByName(new_rows, allowMissingColumns=True) for name in OPERATORS}
         if n > 0:  # no rows are kept before the first batch
             keys = {(row["case_id"], row["k"]) for row in new}
@@ -90,9 +90,9 @@ def test_kept_rows_and_new_rows_give_the_result_of_all_rows(spark: SparkSession,
             kept = _collect_kept_rows(
                 {name: operator.still_needed(rows[name], batches[n + 1][0] - 2 * TTL) for name, operator in OPERATORS.items()}
             )
-    before_the_last = len(every) - len(batches[-1][1])
-    for name, of_operator in kept.items():
-        assert 0 < len(of_operator) < before_the_last * (0.75 if name == "not merged" else 0.5), name
+    rows_before_last_batch = len(all_rows) - len(batches[-1][1])
+    for name, kept_rows in kept.items():
+        assert 0 < len(kept_rows) < rows_before_last_batch * (0.75 if name == "not merged" else 0.5), name
 
 
 def _collect_kept_rows(frames: dict[str, DataFrame]) -> dict[str, list[Row]]:

@@ -1,4 +1,4 @@
-"""What a test of windows compares with the model: the rows of an engine's log, and the results in its tables."""
+"""Reads the rows of an engine's log and the results in its window tables, to compare them with a model."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -13,18 +13,18 @@ from tests.support.windows_model import TimedRow
 
 def rows_with_watermark(engine: Engine, asset: str) -> list[TimedRow]:
     """The rows of the log `l`, each with the watermark of an asset before its batch."""
-    marks = engine.reading.operator_timeline(engine.assets[asset]).after
+    watermarks = engine.reading.operator_timeline(engine.assets[asset]).after
     rows = engine.reading.log("l", engine.ledger.head).select("k", F.unix_millis("event_time"), "v", "seq").collect()
-    return [TimedRow(k, t, v, marks[seq - 1]) for k, t, v, seq in rows]
+    return [TimedRow(k, t, v, watermarks[seq - 1]) for k, t, v, seq in rows]
 
 
 def window_results_of(engine: Engine, columns: Mapping[str, Sequence[str]]) -> dict[str, list[tuple[Any, ...]]]:
     """The rows of several tables of windows, as `window_results` returns them, read by one query."""
     times = [F.unix_millis(c).alias(c) for c in ("window_start", "window_end")]
-    return values_of({table: engine.views.table(table).select("k", *times, *of_table) for table, of_table in columns.items()})
+    return values_of({table: engine.views.table(table).select("k", *times, *table_columns) for table, table_columns in columns.items()})
 
 
 def window_results(engine: Engine, table: str, *columns: str) -> list[tuple[Any, ...]]:
-    """The rows of a table of windows: the key, the window in epoch ms, and some columns."""
+    """The rows of a window table: the key, the window's start and end in epoch ms, and the given columns."""
     times = [F.unix_millis(c).alias(c) for c in ("window_start", "window_end")]
     return rows_of(engine.views.table(table).select("k", *times, *columns))

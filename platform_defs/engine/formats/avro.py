@@ -17,7 +17,7 @@ from pyspark.sql.avro.functions import from_avro, to_avro
 from pyspark.sql.types import DataType, StructType
 
 from assets.contracts import SourceContract
-from assets.names import first_twice, nested_fields
+from assets.names import first_duplicate, nested_structs
 from operators.columns import temporary
 from operators.engine_columns import ARRIVAL
 from platform_defs.engine.formats.kafka_client import error_reason
@@ -128,7 +128,7 @@ def schema_fault(spark: SparkSession, schema: str) -> str | None:
 
 def _field_twice(kind: DataType) -> str | None:
     """The fault that Spark cannot distinguish two fields of a record, also a nested one: it would read no value; None if there is none."""
-    twice = next(filter(None, (first_twice(record.names) for record in nested_fields(kind))), None)
+    twice = next(filter(None, (first_duplicate(record.names) for record in nested_structs(kind))), None)
     return None if twice is None else f"it has the field {twice!r} twice, in different case"
 
 

@@ -24,5 +24,5 @@ def check_step(accounts: Accounts, asset: str, step: Step) -> None:
         with suppress(LawError):
             accounts.check(asset, step)  # records the violation, so that a supervised stream stays off
     except Exception as error:
-        _log.warning("the account of %s, which breaks the conservation law, was not recorded: %s", asset, describe_error(error))
+        _log.warning("%s breaks the conservation law, and its account could not be recorded: %s", asset, describe_error(error))
     raise LawError.of_step(asset, violations)

@@ -1,4 +1,4 @@
-"""The plan of the next step, for literal ledgers and progress, without a Spark session."""
+"""Plans of the next step, for ledgers and progress that are written out here; without a Spark session."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -72,7 +72,7 @@ class Case:
     """The position of an asset, and its next step.
 
     Args:
-        id: the edge.
+        id: the name of the case, which is the test's id.
         asset: the asset.
         ledger: the batches.
         plan: the expected step.
@@ -81,7 +81,7 @@ class Case:
         tables: the upstream tables.
         max_step: how many rows a step may read.
         until: the watermark up to which results may be final.
-        late: the first and last time of the rows of new batches that are not late; the default fails if they are read.
+        on_time: the first and last event time of new rows that are not late; None if there are none. The default fails if they are read.
     """
 
     id: str
@@ -93,19 +93,19 @@ class Case:
     tables: tuple[Upstream, ...] = ()
     max_step: int = ALL
     until: int | None = None
-    late: tuple[int, int] | None = field(default=(-1, -1))
+    on_time: tuple[int, int] | None = field(default=(-1, -1))
 
     @property
     def position(self) -> Position:
         """The position of the asset, at the ledger's head."""
         ledger = memory_ledger(self.ledger).history
-        tables = {of.asset.name: of for of in self.tables}
+        tables = {table.asset.name: table for table in self.tables}
         return Position(self.asset, self.progress, ledger, ledger.head, self.watermark, tables)
 
-    def row_times(self, which: int, span: Span) -> tuple[int, int] | None:
+    def row_times(self, index: int, span: Span) -> tuple[int, int] | None:
         """The first and last time of rows that are not late."""
-        assert self.late != (-1, -1), f"the rows of input {which} were read, in {span}"
-        return self.late
+        assert self.on_time != (-1, -1), f"the rows of input {index} were read, in {span}"
+        return self.on_time
 
 
 def _closed(to: int, seq: int = 1, step: int = 1, **more: dict[str, int]) -> Progress:
@@ -120,13 +120,13 @@ CLOSES = [
     Case("a later step continues from the closed range", CLOSING, [_rows(1, 5), _rows(2, 5, 200)], StepPlan(2, 190), _closed(90), 190),
     Case("no step: the watermark is unchanged", CLOSING, [_rows(1, 5)], None, _closed(90), 90),
     Case("a batch without rows that moves the watermark", CLOSING, [_rows(1, 5), _without_rows(2)], StepPlan(2, 95), _closed(90), 95),
-    Case("a batch that moves no watermark waits", CLOSING, [_rows(1, 5), _rows(2, 5, 200)], None, _closed(90), 90),
+    Case("no step: a new batch does not raise the watermark", CLOSING, [_rows(1, 5), _rows(2, 5, 200)], None, _closed(90), 90),
     Case("`until` limits a step", CLOSING, [_rows(1, 5)], StepPlan(1, 50), watermark=90, until=50),
     Case("`until` beyond the watermark changes nothing", CLOSING, [_rows(1, 5)], StepPlan(1, 90), watermark=90, until=500),
     Case("`until` at the end of the closed range", CLOSING, [_rows(1, 5)], None, _closed(50), 90, until=50),
     Case("max_step limits time: one row per millisecond", CLOSING, [_rows(1, 1_000, 0, 999)], StepPlan(1, 99), watermark=990, max_step=100),
     Case(
-        "max_step also counts the rows before the range",
+        "max_step also counts the rows of the lookback",
         CLOSING,
         [_rows(1, 1_000, 0, 999)],
         StepPlan(1, 189),
@@ -154,7 +154,7 @@ CORRECTS = [
         StepPlan(3, 90, corrects=ClosedRange(79, 90)),
         _closed(90),
         watermark=290,
-        late=(80, 80),
+        on_time=(80, 80),
     ),
     Case(
         "a correction ends where its rows have no effect",
@@ -163,9 +163,9 @@ CORRECTS = [
         StepPlan(2, 90, corrects=ClosedRange(39, 56)),
         _closed(90),
         watermark=90,
-        late=(40, 45),
+        on_time=(40, 45),
     ),
-    Case("new rows that are all too late", LENIENT, [_rows(1, 5, 0, 99), _rows(2, 1, 40)], None, _closed(90), 90, late=None),
+    Case("new rows that are all too late", LENIENT, [_rows(1, 5, 0, 99), _rows(2, 1, 40)], None, _closed(90), 90, on_time=None),
     Case("rows after the closed range are not read", LENIENT, [_rows(1, 5, 0, 99), _rows(2, 9, 91, 99)], None, _closed(90), 90),
     Case("rows of handled batches are not read", LENIENT, [_rows(1, 5, 0, 99)], None, _closed(90), 90),
     Case("without allowed lateness no row is read", CLOSING, [_rows(1, 5, 0, 99), _rows(2, 1, 40)], None, _closed(90), 90),
@@ -179,7 +179,7 @@ def _upstream(asset: DerivedAsset, progress: Progress, read: int = 0) -> Upstrea
 
 READS_TABLES = [
     Case(
-        "a derived input limits the watermark, less its output watermark delay",
+        "the watermark is at most that of a derived input: its closed_to minus its output watermark delay",
         MIXED,
         [_rows(1, 5, 0, 99)],
         StepPlan(1, 49, {"closing": 3}),
@@ -252,7 +252,7 @@ ONE_BATCH = Progress(step=1, seq=1)
 BATCHES = [
     Case("an empty ledger", MERGING, [], None),
     Case("the first step handles every batch", MERGING, [_rows(1, 5), _rows(2, 5)], StepPlan(2)),
-    Case("it waits for no watermark", KEYED, [_rows(1, 5, 0, 99)], StepPlan(1), watermark=None),
+    Case("a step that reads by key needs no watermark", KEYED, [_rows(1, 5, 0, 99)], StepPlan(1), watermark=None),
     Case("nothing new", MERGING, [_rows(1, 5), _rows(2, 5)], None, Progress(step=1, seq=2)),
     Case("a batch of another source changes nothing", MERGING, [_rows(1, 5), _rows(2, 5, source="views")], None, ONE_BATCH),
     Case("a batch without rows changes nothing", KEYED, [_rows(1, 5), _without_rows(2)], None, ONE_BATCH),
@@ -260,13 +260,13 @@ BATCHES = [
     Case("a batch larger than max_step is a step", MERGING, [_rows(1, 500), _rows(2, 1)], StepPlan(1), max_step=100),
     Case("`until` is a watermark, and limits no batches", MERGING, [_rows(1, 5, 0, 99)], StepPlan(1), until=-5),
     Case(
-        "an event-time TTL: a batch of its source moves the time",
+        "an event-time TTL: a batch without rows of its source allows a step",
         EVENT_TTL,
         [_rows(1, 5), _without_rows(2)],
         StepPlan(2),
         Progress(step=1, seq=1),
     ),
-    Case("an event-time TTL: a batch of another does not", EVENT_TTL, [_rows(1, 5), _without_rows(2, "views")], None, ONE_BATCH),
+    Case("an event-time TTL: one of another source does not", EVENT_TTL, [_rows(1, 5), _without_rows(2, "views")], None, ONE_BATCH),
     Case(
         "a processing-time TTL: every batch moves the clock",
         CLOCK_TTL,
@@ -303,7 +303,7 @@ CHANGELOGS = [
         tables=(Upstream(KEYED, Complete(4, 1)),),
     ),
     Case(
-        "new rows read a table of final results step by step, up to the batch that its newest step has handled",
+        "an asset that reads new rows of an appended table reads up to that table's newest step",
         OF_CLOSING,
         [_rows(1, 5), _rows(2, 5)],
         StepPlan(1, read={"closing": 4}),
@@ -319,7 +319,7 @@ def _no_session(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(SparkContext, "_active_spark_context", None)
 
 
-def _ids(case: Case) -> str:
+def _id(case: Case) -> str:
     return case.id
 
 
@@ -327,35 +327,35 @@ def _plan(case: Case) -> StepPlan | None:
     return plan_step(case.position, max_step=case.max_step, until=case.until, row_times=case.row_times)
 
 
-@pytest.mark.parametrize("case", CLOSES, ids=_ids)
+@pytest.mark.parametrize("case", CLOSES, ids=_id)
 def test_a_step_that_closes_a_range(case: Case) -> None:
     assert _plan(case) == case.plan
 
 
-@pytest.mark.parametrize("case", CORRECTS, ids=_ids)
+@pytest.mark.parametrize("case", CORRECTS, ids=_id)
 def test_a_step_that_corrects_closed_results(case: Case) -> None:
     assert _plan(case) == case.plan
 
 
-@pytest.mark.parametrize("case", READS_TABLES, ids=_ids)
+@pytest.mark.parametrize("case", READS_TABLES, ids=_id)
 def test_a_step_of_an_asset_that_reads_another_table(case: Case) -> None:
     assert _plan(case) == case.plan
 
 
-@pytest.mark.parametrize("case", BATCHES, ids=_ids)
+@pytest.mark.parametrize("case", BATCHES, ids=_id)
 def test_a_step_that_handles_batches(case: Case) -> None:
     assert _plan(case) == case.plan
 
 
-@pytest.mark.parametrize("case", CHANGELOGS, ids=_ids)
+@pytest.mark.parametrize("case", CHANGELOGS, ids=_id)
 def test_a_step_that_reads_an_upstream_changelog(case: Case) -> None:
     assert _plan(case) == case.plan
 
 
-def test_late_rows_are_searched_up_to_the_end_of_the_closed_range() -> None:
+def test_rows_within_the_allowed_lateness_are_searched_up_to_the_end_of_the_closed_range() -> None:
     calls: list[tuple[int, Span]] = []
     case = Case("", LENIENT, [_rows(1, 5, 0, 99), _rows(2, 5, 30, 500)], None, _closed(90), 90)
-    plan_step(case.position, max_step=ALL, row_times=lambda which, span: calls.append((which, span)))
+    plan_step(case.position, max_step=ALL, row_times=lambda index, span: calls.append((index, span)))
     assert calls == [(0, Span(30, 90))]
 
 
@@ -371,9 +371,9 @@ def test_these_plans_are_made_without_a_session() -> None:
         F.col("seq")
 
 
-def test_a_table_whose_log_has_lost_its_beginning_starts_after_it() -> None:
+def test_a_new_table_starts_after_the_rows_that_retention_removed() -> None:
     history = memory_ledger([_rows(1, 5, 0, 100)]).history
-    begins = [Position(CLOSING, Progress(), history, 1, 90, starts_after=after) for after in (None, 49, 90)]
-    plans = [plan_step(at, max_step=ALL, row_times=lambda *_: None) for at in begins]
+    positions = [Position(CLOSING, Progress(), history, 1, 90, starts_after=after) for after in (None, 49, 90)]
+    plans = [plan_step(position, max_step=ALL, row_times=lambda *_: None) for position in positions]
     assert plans == [StepPlan(1, 90), StepPlan(1, 90), None]
-    assert [at.closed_to for at in begins] == [None, 49, 90]
+    assert [position.closed_to for position in positions] == [None, 49, 90]
