@@ -24,7 +24,7 @@ _AFTER = re.compile(r"`?seq`? > (\d+)")
 _CARRIED = "rows_of"
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Snapshot:
     """A table as it was read; stands for deltalake's `DeltaTable`."""
 

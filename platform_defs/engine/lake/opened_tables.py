@@ -6,6 +6,8 @@ read; but if somebody still reads the opened version, the table is opened once m
 reads older commits when it needs them, and they may be deleted after a checkpoint.
 
 A merge by deltalake changes the opened table, so it has one that no reader shares. The next merge uses that one again.
+
+What deltalake reads from the log again at each call is kept with the opened table, for its version.
 """
 
 import copy
@@ -13,7 +15,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Hashable
 from dataclasses import dataclass, field
 from threading import Lock
-from typing import Any
+from typing import Any, TypeVar
 from weakref import ref
 
 from deltalake import DeltaTable
@@ -21,10 +23,12 @@ from deltalake.exceptions import DeltaError
 
 from platform_defs.engine.lake.log_ends import AFTER_ALL, LogEnd, LookAtEnd
 
+T = TypeVar("T")
 OpenTable = Callable[[], DeltaTable | None]
 _MOST_TABLES, _MOST_FOR_WRITERS = 256, 32
 """How many tables stay open for readers, and for merges; the files of a table take about 1 MB for each 40 of them."""
 _IN_DOUBT = object()
+_VERSION, _KNOWN = "version", "_known_of_version"
 
 
 @dataclass
@@ -115,9 +119,32 @@ class _Shared:
             return None
         if delta is before and in_use is not None:
             return in_use
+        _known_of(delta)  # so that all copies share it
         new_copy = copy.copy(delta)
         self.copy = ref(new_copy)
         return new_copy
+
+
+def known(delta: DeltaTable, key: Hashable, read: Callable[[], T]) -> T:
+    """What the log says of an opened table at its version. It is read once, also for all copies of the table that readers share.
+
+    Args:
+        delta: the table.
+        key: names what is read.
+        read: reads it.
+    """
+    values = _known_of(delta)
+    if key not in values:
+        values[key] = read()
+    return values[key]
+
+
+def _known_of(delta: DeltaTable) -> dict[Hashable, Any]:
+    values, version = delta.__dict__.setdefault(_KNOWN, {}), delta.version()
+    if values.get(_VERSION) != version:
+        values.clear()
+        values[_VERSION] = version
+    return values
 
 
 _opened: OrderedDict[Hashable, _Shared] = OrderedDict()

@@ -32,7 +32,7 @@ from platform_defs.engine.lake.data_skipping import (
 from platform_defs.engine.lake.errors import LakeError, UnreadableLogError
 from platform_defs.engine.lake.log_ends import LogEnd, end_in_s3, end_on_disk
 from platform_defs.engine.lake.objects import StoreError
-from platform_defs.engine.lake.opened_tables import OpenedTable, keep_for_writing, newest_version, take_for_writing
+from platform_defs.engine.lake.opened_tables import OpenedTable, keep_for_writing, known, newest_version, take_for_writing
 from platform_defs.engine.lake.root import LakeRoot
 from platform_defs.paths import is_in_s3
 
@@ -133,7 +133,7 @@ class ReadTables(LakeRoot):
     def transaction(self, table: str, application: str) -> int | None:
         """The newest number of an application's commits (`txnVersion`); None if it has no commit, or the table does not exist."""
         delta = self.delta_for_reading(table)
-        return None if delta is None else delta.transaction_version(application)
+        return None if delta is None else known(delta, ("transaction", application), partial(delta.transaction_version, application))
 
     def frame(self, spark: SparkSession, table: str) -> DataFrame:
         """A table read by Delta; for a snapshot of the lake, at the snapshot's version."""
@@ -238,7 +238,7 @@ class ReadTables(LakeRoot):
         """
         delta = self.delta_for_reading(table)
         with self._reading_log(table):
-            return None if delta is None else newest_commit(delta, table, key)
+            return None if delta is None else known(delta, ("commit", key), partial(newest_commit, delta, table, key))
 
     def commits(self, table: str, key: str, upto: int | None = None) -> Iterator[Commit]:
         """The commits with this key in their metadata up to a version, the newest first, as far as the table's log goes back."""

@@ -14,7 +14,6 @@ from platform_defs.engine.lake.after_commits import Committed
 from platform_defs.engine.lake.changed_tables import ChangedTables
 from platform_defs.engine.lake.errors import LakeError, UnreadableLogError
 from platform_defs.engine.lake.opened_tables import OpenedTable
-from platform_defs.engine.lake.reads import Commit
 from platform_defs.engine.lake.waits import Purpose
 
 
@@ -46,7 +45,6 @@ class LakeSnapshot(Lake):
     base: Lake = field(kw_only=True)
     _tables: dict[str, DeltaTable | None] = field(default_factory=dict, init=False, compare=False, repr=False)
     _opened: dict[str, DeltaTable | None] = field(default_factory=dict, init=False, compare=False, repr=False)
-    _newest: dict[tuple[str, str], Commit | None] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def __post_init__(self) -> None:
         """The root is that of the lake, which is canonical already."""
@@ -98,15 +96,7 @@ class LakeSnapshot(Lake):
     def _after_commit(self, spark: SparkSession, table: str, committed: Committed | None = None) -> None:
         """Release the table after a commit through the snapshot: the opened table can then be brought up to date for all readers."""
         self._tables.pop(table, None)
-        for known in [known for known in self._newest if known[0] == table]:
-            del self._newest[known]
         super()._after_commit(spark, table, committed)
-
-    def newest_commit(self, table: str, key: str) -> Commit | None:
-        """The newest commit with a key at the snapshot's version; it is looked up once."""
-        if (table, key) not in self._newest:
-            self._newest[table, key] = super().newest_commit(table, key)
-        return self._newest[table, key]
 
     def frame(self, spark: SparkSession, table: str) -> DataFrame:
         """A table read by Delta, at the snapshot's version."""

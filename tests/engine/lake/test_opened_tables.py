@@ -15,6 +15,7 @@ from deltalake import CommitProperties, DeltaTable, Field, Transaction, write_de
 from pyspark.sql import SparkSession
 
 from platform_defs.engine.lake import reads
+from platform_defs.engine.lake.commits import commit_options, write_actions
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.opened_tables import OpenedTable
 from platform_defs.engine.lake.tables import Lake
@@ -107,6 +108,43 @@ def test_an_opened_table_is_brought_up_to_date_unless_somebody_reads_it(lake: La
     del snapshot
     _write(lake, 4)
     assert (lake.version("t"), opens) == (3, ["t", "t"])
+
+
+def _commit_number(lake: Lake, number: int) -> None:
+    """A commit without rows, with an application's number and metadata."""
+    table = DeltaTable(lake.path("t"))
+    write_actions(table, [], "append", table.schema(), commit_options({"m": number}, number, "application"))
+
+
+def test_a_log_is_asked_once_for_each_version(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked, ask = list[str](), DeltaTable.transaction_version
+
+    def record(delta: DeltaTable, application: str) -> int | None:
+        asked.append(application)
+        return ask(delta, application)
+
+    monkeypatch.setattr(deltalake.DeltaTable, "transaction_version", record)
+    _write(lake, 1)
+    for number in (3, 4):
+        _commit_number(lake, number)
+        snapshot = lake.snapshot()
+        for reader in (lake, lake, snapshot, Lake(lake.root)):
+            newest = reader.newest_commit("t", "m")
+            assert (reader.transaction("t", "application"), newest and newest.value) == (number, number)
+            assert reader.transaction("t", "other") is None
+        assert asked == ["application", "other"]
+        asked.clear()
+
+
+def test_the_answers_of_a_log_that_was_restored_are_forgotten(lake: Lake) -> None:
+    _write(lake, 1)
+    _commit_number(lake, 3)
+    newest = lake.newest_commit("t", "m")
+    assert (lake.transaction("t", "application"), newest and newest.value) == (3, 3)
+    Path(lake.path("t"), "_delta_log", f"{1:020}.json").unlink()
+    _commit_number(lake, 5)
+    newest = lake.newest_commit("t", "m")
+    assert (lake.version("t"), lake.transaction("t", "application"), newest and newest.value) == (1, 5, 5)
 
 
 CHANGES: dict[str, Callable[[DeltaTable], object]] = {
