@@ -196,7 +196,8 @@ def main() -> None:
         os.write(int(sys.argv[2]), f"{json.dumps(message)}\n".encode())
 
     ledger_store.MANY_FILES = 5  # so that a short trial compacts its tables
-    compaction.MANY_FILES, compaction.MANY_TINY_FILES = (3, _NEVER) if instructions.start % 2 else (_NEVER, 3)  # by Spark, or without it
+    is_by_spark = "://" in instructions.root or instructions.start % 2  # files behind a URI are not merged without Spark
+    compaction.MANY_FILES, compaction.MANY_TINY_FILES = (3, _NEVER) if is_by_spark else (_NEVER, 3)
     spark = _session(instructions)
     Child(instructions, send, lambda: spark).run()
     if not instructions.session_file:  # otherwise the session would end for all processes that use its JVM
