@@ -196,7 +196,7 @@ def main() -> None:
         os.write(int(sys.argv[2]), f"{json.dumps(message)}\n".encode())
 
     ledger_store.MANY_FILES = 5  # so that a short trial compacts its tables
-    is_by_spark = "://" in instructions.root or instructions.start % 2  # files behind a URI are not merged without Spark
+    is_by_spark = "://" in instructions.root or instructions.start % 2  # files behind a `file://` URI are not merged without Spark
     compaction.MANY_FILES, compaction.MANY_TINY_FILES = (3, _NEVER) if is_by_spark else (_NEVER, 3)
     spark = _session(instructions)
     Child(instructions, send, lambda: spark).run()

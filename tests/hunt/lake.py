@@ -26,7 +26,7 @@ _CARRIED = "rows_of"
 
 @dataclass(frozen=True)
 class Snapshot:
-    """A table as it was read; stands for deltalake's `DeltaTable`."""
+    """A table as it was read; stands for deltalake's `DeltaTable`. It has a `__dict__`, in which `opened_tables.known` keeps answers."""
 
     identity: str
     seen: Version

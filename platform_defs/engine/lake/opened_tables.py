@@ -7,7 +7,8 @@ reads older commits when it needs them, and they may be deleted after a checkpoi
 
 A merge by deltalake changes the opened table, so it has one that no reader shares. The next merge uses that one again.
 
-What deltalake reads from the log again at each call is kept with the opened table, for its version.
+What the log records at the opened version (the newest number of an application, the newest commit with a key) is kept with the opened table
+until its version changes.
 """
 
 import copy
@@ -28,7 +29,7 @@ OpenTable = Callable[[], DeltaTable | None]
 _MOST_TABLES, _MOST_FOR_WRITERS = 256, 32
 """How many tables stay open for readers, and for merges; the files of a table take about 1 MB for each 40 of them."""
 _IN_DOUBT = object()
-_VERSION, _KNOWN = "version", "_known_of_version"
+_KNOWN = "_known_of_version"
 
 
 @dataclass
@@ -126,7 +127,7 @@ class _Shared:
 
 
 def known(delta: DeltaTable, key: Hashable, read: Callable[[], T]) -> T:
-    """What the log says of an opened table at its version. It is read once, also for all copies of the table that readers share.
+    """What the log records of an opened table at its version. It is read once, also for all copies of the table that readers share.
 
     Args:
         delta: the table.
@@ -140,11 +141,10 @@ def known(delta: DeltaTable, key: Hashable, read: Callable[[], T]) -> T:
 
 
 def _known_of(delta: DeltaTable) -> dict[Hashable, Any]:
-    values, version = delta.__dict__.setdefault(_KNOWN, {}), delta.version()
-    if values.get(_VERSION) != version:
-        values.clear()
-        values[_VERSION] = version
-    return values
+    version, kept = delta.version(), delta.__dict__.get(_KNOWN)
+    if kept is None or kept[0] != version:
+        kept = delta.__dict__[_KNOWN] = version, dict[Hashable, Any]()  # not cleared: a thread may still fill that of the earlier version
+    return kept[1]
 
 
 _opened: OrderedDict[Hashable, _Shared] = OrderedDict()

@@ -43,7 +43,7 @@ class Commit:
 
     Args:
         version: the table's version after it.
-        value: the value of its metadata under the key by which it was looked up.
+        value: the value of its metadata under the key by which it was looked up; nobody may change it, as readers share it.
         rows: the number of rows that it wrote.
         at: its time by the clock of its writer, in epoch ms; None if it is not recorded.
     """
@@ -131,9 +131,14 @@ class ReadTables(LakeRoot):
         return None if delta is None else str(delta.metadata().id)
 
     def transaction(self, table: str, application: str) -> int | None:
-        """The newest number of an application's commits (`txnVersion`); None if it has no commit, or the table does not exist."""
+        """The newest number of an application's commits (`txnVersion`); None if it has no commit, or the table does not exist.
+
+        Raises:
+            UnreadableLogError, LakeError: see `delta`.
+        """
         delta = self.delta_for_reading(table)
-        return None if delta is None else known(delta, ("transaction", application), partial(delta.transaction_version, application))
+        with self._reading_log(table):
+            return None if delta is None else known(delta, ("transaction", application), partial(delta.transaction_version, application))
 
     def frame(self, spark: SparkSession, table: str) -> DataFrame:
         """A table read by Delta; for a snapshot of the lake, at the snapshot's version."""
@@ -255,8 +260,8 @@ class ReadTables(LakeRoot):
         """Raise `LakeError` for a file of a table's log that the store or the disk does not return."""
         try:
             yield
-        except OSError as error:
-            if not self.is_local:
+        except (OSError, DeltaError) as error:
+            if not self.is_local and isinstance(error, OSError):
                 raise LakeError.no_store(self.root, error) from error
             raise self.passing_fault(table, error) or UnreadableLogError.of(table, self.path(table), error) from error
 

@@ -16,7 +16,7 @@ from pyspark.sql import SparkSession
 
 from platform_defs.engine.lake import reads
 from platform_defs.engine.lake.commits import commit_options, write_actions
-from platform_defs.engine.lake.errors import LakeError
+from platform_defs.engine.lake.errors import LakeError, UnreadableLogError
 from platform_defs.engine.lake.opened_tables import OpenedTable
 from platform_defs.engine.lake.tables import Lake
 
@@ -134,6 +134,28 @@ def test_a_log_is_asked_once_for_each_version(lake: Lake, monkeypatch: pytest.Mo
             assert reader.transaction("t", "other") is None
         assert asked == ["application", "other"]
         asked.clear()
+
+
+def test_a_commit_through_an_object_of_a_snapshot_changes_its_answers(lake: Lake) -> None:
+    _write(lake, 1)
+    _commit_number(lake, 3)
+    snapshot = lake.snapshot()
+    own = snapshot.delta("t")
+    assert own is not None
+    newest = snapshot.newest_commit("t", "m")
+    assert (snapshot.transaction("t", "application"), newest and newest.value) == (3, 3)
+    own.delete(**commit_options({"m": 4}, 4, "application"))
+    newest = snapshot.newest_commit("t", "m")
+    assert (own.version(), snapshot.transaction("t", "application"), newest and newest.value) == (2, 4, 4)
+
+
+def test_a_damaged_commit_is_named_if_a_number_is_asked_for(lake: Lake) -> None:
+    _write(lake, 1)
+    _commit_number(lake, 3)
+    assert lake.version("t") == 1
+    Path(lake.path("t"), "_delta_log", f"{0:020}.json").write_text('{"add"')
+    with pytest.raises(UnreadableLogError, match="t"):
+        lake.transaction("t", "other")
 
 
 def test_the_answers_of_a_log_that_was_restored_are_forgotten(lake: Lake) -> None:
