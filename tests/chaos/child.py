@@ -31,7 +31,7 @@ LOST = {"wide": "method = 'card' OR status = 'created'", "visits": "method = 'ca
 """The rows that are deleted before a rebuild, by table: an append-only table, and one with corrections."""
 LEASE_S = 2.4
 """Shorter than the start of a process, so that the next process finds the lease of a killed one expired."""
-_NEVER = 1 << 30
+NEVER = 1 << 30
 """More files than any table has."""
 
 
@@ -197,7 +197,7 @@ def main() -> None:
 
     ledger_store.MANY_FILES = 5  # so that a short trial compacts its tables
     is_by_spark = "://" in instructions.root or instructions.start % 2  # files behind a `file://` URI are not merged without Spark
-    compaction.MANY_FILES, compaction.MANY_TINY_FILES = (3, _NEVER) if is_by_spark else (_NEVER, 3)
+    compaction.MANY_FILES, compaction.MANY_TINY_FILES = (3, NEVER) if is_by_spark else (NEVER, 3)
     spark = _session(instructions)
     Child(instructions, send, lambda: spark).run()
     if not instructions.session_file:  # otherwise the session would end for all processes that use its JVM

@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from platform_defs import faults
 from platform_defs.engine import Engine
 from platform_defs.engine.lake import compaction
-from tests.chaos.child import Child, Instructions
+from tests.chaos.child import NEVER, Child, Instructions
 from tests.chaos.content import Content, content
 from tests.chaos.plan import REMOVAL_POINTS, Passages
 from tests.chaos.stream import script, shop
@@ -28,7 +28,7 @@ class InProcess(Child):
     """
 
     def act(self, engine: Engine, index: int) -> None:
-        many_files = 2 if self.actions[index].kind == "rebuild" else 1 << 30
+        many_files = 2 if self.actions[index].kind == "rebuild" else NEVER
         with patch.object(compaction, "MANY_TINY_FILES", many_files):
             super().act(engine, index)
 

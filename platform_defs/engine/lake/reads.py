@@ -257,7 +257,7 @@ class ReadTables(LakeRoot):
 
     @contextmanager
     def _reading_log(self, table: str) -> Iterator[None]:
-        """Raise `LakeError` for a file of a table's log that the store or the disk does not return."""
+        """Raise `LakeError` for a file of a table's log that is damaged, or that the store or the disk does not return."""
         try:
             yield
         except (OSError, DeltaError) as error:
