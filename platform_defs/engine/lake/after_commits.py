@@ -32,11 +32,14 @@ class Committed:
         version: the version of the commit.
         unchanged: the opened table with the files that the commit has not removed; None if there are none.
         added: the files that it has added, unless `unchanged` has them already.
+        has_metadata: whether it records the metadata that the table's commits record, such as progress. If not, an older commit does, which
+            must not be deleted.
     """
 
     version: int
     unchanged: DeltaTable | None
     added: Sequence[AddAction] = ()
+    has_metadata: bool = True
 
     def file_sizes(self) -> list[int]:
         """The sizes of the table's data files in bytes."""
@@ -55,7 +58,7 @@ class TablesMaintainedAfterCommits(ReadTables, MaintainedTables):
     def _after_commit(self, spark: SparkSession, table: str, committed: Committed | None = None) -> None:
         """Compact small files, or merge tiny ones, if there are many.
 
-        Every `CHECKPOINT_EVERY` versions, write a checkpoint and delete old commits.
+        Every `CHECKPOINT_EVERY` versions, write a checkpoint and delete old commits, unless one may have metadata that is still needed.
 
         Delta's own post-commit hooks cost more: its checkpoints are Spark jobs, whose code takes seconds to compile, and it compacts
         after each process's first commit to a table, even if there are few files. deltalake's list the whole log after each commit.
@@ -94,7 +97,7 @@ class TablesMaintainedAfterCommits(ReadTables, MaintainedTables):
         every = compaction.CHECKPOINT_EVERY
         has_many_commits = version >= every and version % every < 2  # a compaction takes one version
         if has_many_commits and (newest := self.delta_for_reading(table)) is not None:
-            write_checkpoint(newest)
+            write_checkpoint(newest, delete_old_commits=committed is None or committed.has_metadata)
 
     def _merge_tiny_files(self, table: str) -> bool:
         """Merge a table's files below `TINY_BYTES` into one, without Spark; returns whether they were merged.

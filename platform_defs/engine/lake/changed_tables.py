@@ -209,11 +209,14 @@ class ChangedTables(WrittenTables):
         change: Callable[..., object],
         number: int | None = None,
     ) -> None:
-        """Make one commit by deltalake, without retries on other versions; `number` is that of a retention."""
+        """Make one commit by deltalake, without retries on other versions; `number` is that of a retention.
+
+        The commit does not repeat the metadata of earlier ones, so none of those is deleted after it.
+        """
         self.check_leases()
         commit_id, version = uuid.uuid4().hex, expected.version() + 1
         options = commits.commit_options({**metadata, "id": commit_id}, number, commits.RETENTION)
         with self.reporting_failed_commit(table):
             if commits.commit_once(expected, commit_id, lambda: commits.change_rows(expected, options, change)):
                 raise LakeError.overtaken(table, "version")
-        self._after_commit(spark, table, Committed(version, expected))
+        self._after_commit(spark, table, Committed(version, expected, has_metadata=False))

@@ -266,10 +266,15 @@ def is_committed(delta: DeltaTable, after: int, commit_id: str) -> bool:
     return False
 
 
-def write_checkpoint(delta: DeltaTable) -> None:
-    """Write a checkpoint of a table's log, and delete the commits before it that the table's log retention does not keep."""
+def write_checkpoint(delta: DeltaTable, *, delete_old_commits: bool = True) -> None:
+    """Write a checkpoint of a table's log, and delete the commits before it that the table's log retention does not keep.
+
+    Args:
+        delta: the table.
+        delete_old_commits: False to keep these commits.
+    """
     delta.create_checkpoint()
-    if delta.metadata().configuration.get("delta.enableExpiredLogCleanup", "true").lower() != "false":
+    if delete_old_commits and delta.metadata().configuration.get("delta.enableExpiredLogCleanup", "true").lower() != "false":
         delta.cleanup_metadata()
 
 
