@@ -1,11 +1,12 @@
 """How S3, or a store with its interface, is reached: one description, from which Spark and deltalake get their options."""
 
+import re
 from collections.abc import Sequence
 
-from pydantic import Field
+from pydantic import Field, field_validator, model_validator
 
 from platform_defs.connection_errors import ConnectionsError
-from platform_defs.connection_values import Value, resolve_secrets
+from platform_defs.connection_values import Secret, Value, resolve_secrets
 from platform_defs.declared.models import Strict
 from platform_defs.paths import is_in_s3
 from platform_defs.settings import Settings, environment_value
@@ -13,8 +14,9 @@ from platform_defs.setup.log_store import CLASS
 
 _ENDPOINTS, _REGIONS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"), ("AWS_REGION", "AWS_DEFAULT_REGION")
 _TOKEN = "AWS_SESSION_TOKEN"
+_URL = re.compile(r"https?://[^/\s]+(/\S*)?")
 _RETRIES = {"max_retries": "6", "retry_timeout": "60s"}
-"""deltalake's retries, so few that a store that cannot be reached is an error after seconds, not minutes."""
+"""deltalake's retries, fewer than by default, so that a store that cannot be reached is an error within a minute."""
 _NAMES = {
     "endpoint": ("endpoint", "aws_endpoint_url"),
     "region": ("endpoint.region", "aws_region"),
@@ -46,6 +48,22 @@ class S3(Strict):
     path_style: bool | None = None
     options: dict[str, Value] = Field(default_factory=dict)
 
+    @field_validator("endpoint")
+    @classmethod
+    def _check_endpoint(cls, endpoint: Value | None) -> Value | None:
+        if endpoint is not None and not isinstance(endpoint, Secret) and not _URL.fullmatch(str(endpoint)):
+            raise ValueError("legal: a URL, such as https://minio.example.org:9000 or http://127.0.0.1:9000")
+        return endpoint
+
+    @model_validator(mode="after")
+    def _check_credentials(self) -> "S3":
+        """Refuse a part of the credentials: deltalake would take the other part from the environment, which may be of another key."""
+        if (self.access_key is None) != (self.secret_key is None):
+            raise ValueError("legal: access_key and secret_key together, or neither")
+        if self.session_token is not None and self.access_key is None:
+            raise ValueError("legal: session_token only with its access_key and secret_key")
+        return self
+
     @property
     def spark_options(self) -> dict[str, str]:
         """The options of a Spark session.
@@ -53,7 +71,7 @@ class S3(Strict):
         Raises:
             ConnectionsError: an environment variable is not set.
         """
-        values = self._values
+        values = self._resolved
         options = {f"spark.hadoop.fs.s3a.{of_spark}": values[field] for field, (of_spark, _) in _NAMES.items() if field in values}
         options["spark.hadoop.fs.s3a.path.style.access"] = str(self._has_path_style(values)).lower()
         return options | {"spark.delta.logStore.s3a.impl": CLASS}
@@ -63,11 +81,13 @@ class S3(Strict):
         """The options of deltalake.
 
         Raises:
-            ConnectionsError: an environment variable is not set, or has a token that would be sent with the access key of the file.
+            ConnectionsError: an environment variable is not set; or `AWS_SESSION_TOKEN` is set, and would be sent with the access key of
+                the file, which has no `session_token`.
         """
-        values = self._values
+        values = self._resolved
         names = {name.lower().removeprefix("aws_") for name in (*values, *self.options)}
-        if "access_key" in values and not names & {"session_token", "token"} and environment_value(_TOKEN):
+        has_key, has_token = names & {"access_key", "access_key_id"}, names & {"session_token", "token"}
+        if has_key and not has_token and environment_value(_TOKEN):
             raise ConnectionsError.token_of_another_key(_TOKEN)
         options = {of_deltalake: values[field] for field, (_, of_deltalake) in _NAMES.items() if field in values}
         if self.endpoint:
@@ -78,26 +98,28 @@ class S3(Strict):
         return _RETRIES | options | resolve_secrets(self.options)
 
     @property
-    def _values(self) -> dict[str, str]:
+    def _resolved(self) -> dict[str, str]:
+        """The values of the fields that are set, here or in the environment."""
         configured = {field: value for field in _NAMES if (value := getattr(self, field))}
-        usual = {field: value for field, names in (("endpoint", _ENDPOINTS), ("region", _REGIONS)) if (value := _first(names))}
-        return usual | resolve_secrets(configured)
+        variables = {"endpoint": _ENDPOINTS, "region": _REGIONS}
+        from_environment = {field: value for field, names in variables.items() if (value := _first_set(names))}
+        return from_environment | resolve_secrets(configured)
 
     def _has_path_style(self, values: dict[str, str]) -> bool:
         return "endpoint" in values if self.path_style is None else self.path_style
 
 
-def _first(variables: Sequence[str]) -> str | None:
+def _first_set(variables: Sequence[str]) -> str | None:
     """The value of the first environment variable that is set."""
     return next((value for name in variables if (value := environment_value(name))), None)
 
 
-def store_of(values: Settings, configured: S3 | None) -> S3 | None:
-    """The S3 store that a deployment needs; None if it needs none.
+def store_of(settings: Settings, configured: S3 | None) -> S3 | None:
+    """The S3 store of a deployment: the configured one; without one, that of the environment if the lake or the landing root is in S3.
 
     Args:
-        values: the settings: a lake or a root of landing folders in S3 needs a store.
-        configured: the store in the connections, if any; it is used even if no folder of the settings is in S3.
+        settings: the settings.
+        configured: the store in the connections; None if there is none.
     """
-    is_needed = any(is_in_s3(root) for root in (values.lake, values.landing_root))
+    is_needed = any(is_in_s3(root) for root in (settings.lake, settings.landing_root))
     return S3() if configured is None and is_needed else configured

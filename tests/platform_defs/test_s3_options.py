@@ -154,3 +154,28 @@ def test_the_example_of_the_guide_is_legal(monkeypatch: pytest.MonkeyPatch) -> N
     assert found.s3 is not None
     assert found.s3.storage_options["timeout"] == "60s"
     assert found.spark_options == {"spark.hadoop.fs.s3a.connection.maximum": "200"}
+
+
+@pytest.mark.parametrize(
+    ("lines", "legal"),
+    [
+        ("endpoint: minio:9000", "a URL, such as https://"),
+        ("endpoint: true", "a URL, such as https://"),
+        ("endpoint: ''", "a URL, such as https://"),
+        ("endpoint: HTTP://minio", "a URL, such as https://"),
+        ("access_key: a", "access_key and secret_key together, or neither"),
+        ("secret_key: {env: THE_SECRET}", "access_key and secret_key together, or neither"),
+        ("session_token: {env: THE_SECRET}", "session_token only with its access_key and secret_key"),
+    ],
+)
+def test_a_store_that_a_library_would_misunderstand_is_refused(lines: str, legal: str) -> None:
+    with pytest.raises(ConnectionsError, match=legal):
+        read(f"s3:\n  {lines}\n")
+    assert _store("s3: {endpoint: 'https://minio.example.org/s3', access_key: a, secret_key: b, session_token: c}").session_token == "c"
+
+
+def test_a_token_of_the_environment_is_not_sent_with_a_key_among_the_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_SESSION_TOKEN", "of another key")
+    store = _store("s3: {options: {aws_access_key_id: {env: THE_KEY}, aws_secret_access_key: {env: THE_SECRET}}}")
+    with pytest.raises(ConnectionsError, match="AWS_SESSION_TOKEN"):
+        _ = store.storage_options
