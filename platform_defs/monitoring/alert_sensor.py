@@ -1,4 +1,4 @@
-"""The sensor that sends an alert when a job or check fails repeatedly, and a message when it succeeds again. It needs no Spark."""
+"""The sensor that sends an alert when a job or check keeps failing, and a message when it succeeds again. It needs no Spark."""
 
 import json
 import time
@@ -27,15 +27,15 @@ def alert_sensor(values: Settings) -> dg.SensorDefinition:
     @dg.sensor(
         name=SENSOR,
         minimum_interval_seconds=60,
-        description="Sends an alert when a job or a check has failed several times in a row (`fresh` and `conservation_law`: once), and a "
-        "message when it succeeds again.",
+        description="Sends an alert when a job or a check has failed TIDEMARK_ALERT_AFTER times in a row (`fresh`, `conservation_law`, "
+        "checks that a sensor evaluated, and a stream that violates the conservation law: once), and a message when it succeeds again.",
     )
     def alerts(context: dg.SensorEvaluationContext) -> dg.SensorResult | dg.SkipReason:
         hooks, repository = hooks_of(values), context.repository_def
         if not hooks:
             return dg.SkipReason(_NO_HOOK)
         if repository is None:
-            return dg.SkipReason("the sensor has no repository")
+            return dg.SkipReason("the context has no repository, so jobs and checks are not known; run the sensor in Dagster's daemon")
         streaks_by_subject = streaks(context.instance, repository, label_of(context), values.alert_after, time.time())
         delivery = Delivery(hooks, json.loads(context.cursor or "{}"), values.alert_ui)
         delivery.send(streaks_by_subject)
@@ -47,7 +47,7 @@ def alert_sensor(values: Settings) -> dg.SensorDefinition:
 
 
 def label_of(context: dg.SensorEvaluationContext) -> str | None:
-    """The label that Dagster gives to runs of this code location; None outside of a daemon."""
+    """The value of the tag `.dagster/repository` that Dagster gives to runs of this code location; None outside of a daemon."""
     origin = context.code_location_origin
     return None if origin is None or context.repository_name is None else f"{context.repository_name}@{origin.location_name}"
 
@@ -58,8 +58,8 @@ class Delivery:
 
     Args:
         hooks: the hooks, by name.
-        alerts_sent: for each failing subject, the hooks that have delivered its alert, and since when and how often it has failed. `send`
-            updates it.
+        alerts_sent: for each failing subject, the hooks that have delivered its alert, and since when and how often it has failed. If the
+            subject has succeeded since, the hooks that have not delivered this message yet. `send` changes it in place.
         ui: the base URL of Dagster's UI; None if it is not set.
     """
 
@@ -68,12 +68,13 @@ class Delivery:
     ui: str | None = None
     problems: list[str] = field(default_factory=list, init=False)
     _sent: int = field(default=0, init=False)
-    _broken: set[str] = field(default_factory=set, init=False)
+    _failed_hooks: set[str] = field(default_factory=set, init=False)
+    _undelivered: dict[str, str] = field(default_factory=dict, init=False)
 
     def send(self, streaks_by_subject: Mapping[str, Streak]) -> None:
-        """Send an alert for each subject that fails, and a message for each that has succeeded since its alert.
+        """Send an alert for each subject that keeps failing, and a message for each that has succeeded since its alert.
 
-        A hook that fails is not used again in this call; the next call sends what it did not deliver.
+        Each hook sends each of them once. A hook that fails is not used again in this call; the next call sends what it did not deliver.
         """
         for subject in [*self.alerts_sent]:
             if subject not in streaks_by_subject:  # it was removed from the code location
@@ -86,36 +87,40 @@ class Delivery:
 
     @property
     def summary(self) -> str:
-        """The number of sent alerts, the failing jobs and checks, and the problems of hooks."""
-        state = f"failing: {', '.join(self.alerts_sent)}" if self.alerts_sent else "no job or check fails"
-        return "; ".join([*([f"{self._sent} sent"] if self._sent else []), state, *self.problems])
+        """The number of sent messages, the subjects for which an alert is open, and the problems of hooks."""
+        open_alerts = {subject: f"failing: {subject}" for subject in self.alerts_sent}
+        states = [*(open_alerts | self._undelivered).values()] or ["no alert is open"]
+        return "; ".join([*([f"{self._sent} sent"] if self._sent else []), *states, *self.problems])
 
     def _report_failing(self, subject: str, streak: Streak) -> None:
-        entry = self.alerts_sent.get(subject) or {"since_s": streak.since_s, "failures": streak.failures, "delivered": []}
-        alert = Alert(subject, "failing", streak.failures, entry["since_s"], streak.run_id, streak.reason, self._url(streak.run_id))
-        for name in self.hooks:
-            if name not in entry["delivered"] and self._delivers(name, alert):
-                entry["delivered"].append(name)
-        if entry["delivered"]:
-            self.alerts_sent[subject] = entry
+        sent = self.alerts_sent.get(subject)
+        if sent is None or sent.get("recovered"):  # it has succeeded in the meantime
+            sent = {"since_s": streak.since_s, "failures": streak.failures, "delivered": []}
+        alert = Alert(subject, "failing", streak.failures, sent["since_s"], streak.run_id, streak.reason, self._url(streak.run_id))
+        delivered = [name for name in self.hooks if name in sent["delivered"] or self._deliver(name, alert)]
+        if delivered != [*self.hooks]:
+            self._undelivered[subject] = f"failing: {subject} (not delivered by every hook)"
+        if delivered:
+            self.alerts_sent[subject] = sent | {"delivered": delivered}
 
     def _report_recovered(self, subject: str, streak: Streak) -> None:
-        entry = self.alerts_sent[subject]
-        alert = Alert(subject, "recovered", entry["failures"], entry["since_s"], streak.run_id, None, self._url(streak.run_id))
-        undelivered = [name for name in entry["delivered"] if name in self.hooks and not self._delivers(name, alert)]
+        sent = self.alerts_sent[subject]
+        alert = Alert(subject, "recovered", sent["failures"], sent["since_s"], streak.run_id, None, self._url(streak.run_id))
+        undelivered = [name for name in sent["delivered"] if name in self.hooks and not self._deliver(name, alert)]
         if undelivered:
-            entry["delivered"] = undelivered
+            self.alerts_sent[subject] = sent | {"delivered": undelivered, "recovered": True}
+            self._undelivered[subject] = f"succeeds again: {subject} (not delivered by every hook)"
         else:
             del self.alerts_sent[subject]
 
-    def _delivers(self, name: str, alert: Alert) -> bool:
+    def _deliver(self, name: str, alert: Alert) -> bool:
         """Send an alert by a hook; returns whether it was delivered."""
-        if name in self._broken:
+        if name in self._failed_hooks:
             return False
         try:
             self.hooks[name](alert)
         except HookError as error:
-            self._broken.add(name)
+            self._failed_hooks.add(name)
             self.problems.append(str(error))
             return False
         self._sent += 1

@@ -78,10 +78,13 @@ def _run(command: str, alert: Alert) -> None:
     """Run a shell command with the alert as JSON on its standard input."""
     error_of_command = partial(HookError.of, "command of TIDEMARK_ALERT_COMMAND")
     nothing = subprocess.DEVNULL
-    # the command comes from the settings, which are trusted; the alert is on standard input only
-    with subprocess.Popen(
-        command, shell=True, stdin=subprocess.PIPE, stdout=nothing, stderr=nothing, text=True, start_new_session=True
-    ) as process:
+    try:  # the command comes from the settings, which are trusted; the alert is on standard input only
+        started = subprocess.Popen(
+            command, shell=True, stdin=subprocess.PIPE, stdout=nothing, stderr=nothing, text=True, start_new_session=True
+        )
+    except OSError as error:  # the machine has no memory or no process left
+        raise error_of_command(f"it could not be started: {_reason(error)}", "Free memory or processes of this machine") from error
+    with started as process:
         try:
             process.communicate(json.dumps(alert.as_json()), TIMEOUT_S)
         except subprocess.TimeoutExpired:

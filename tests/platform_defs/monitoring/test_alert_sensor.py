@@ -1,5 +1,6 @@
 """The sensor `alerts`: real runs of jobs that fail and succeed in a Dagster instance, and alerts at a real server. No test starts Spark."""
 
+import json
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -107,12 +108,12 @@ def _run(repository: dg.RepositoryDefinition, instance: dg.DagsterInstance, job:
 
 def test_an_alert_is_sent_after_failures_in_a_row_and_a_message_after_a_success(instance, repository, tick) -> None:
     error = LakeError("orders has another writer")
-    assert tick() == ([], "no job or check fails")
+    assert tick() == ([], "no alert is open")
     _run(repository, instance, error=error)
-    assert tick() == ([], "no job or check fails")
+    assert tick() == ([], "no alert is open")
     _run(repository, instance)
     _run(repository, instance, error=error)
-    assert tick() == ([], "no job or check fails"), "a success lies between the failures"
+    assert tick() == ([], "no alert is open"), "a success lies between the failures"
     run_id = _run(repository, instance, error=error)
     [text], reason = tick()
     first, why, url = text.split("\n")
@@ -124,8 +125,8 @@ def test_an_alert_is_sent_after_failures_in_a_row_and_a_message_after_a_success(
     _run(repository, instance)
     [text], reason = tick()
     assert text.startswith("Tidemark: job flaky succeeds again. It had failed since 20")
-    assert reason == "1 sent; no job or check fails"
-    assert tick() == ([], "no job or check fails")
+    assert reason == "1 sent; no alert is open"
+    assert tick() == ([], "no alert is open")
 
 
 def test_the_text_of_an_error_that_tidemark_did_not_write_is_not_sent(instance, repository, tick) -> None:
@@ -197,7 +198,7 @@ def test_a_stream_that_lives_has_recovered_and_its_next_failures_alert_again(
         patch.setattr("platform_defs.monitoring.outcomes.HEALTHY_S", -1.0)
         [text], _ = tick()
         assert text.startswith("Tidemark: job stream succeeds again")
-        assert tick() == ([], "no job or check fails")
+        assert tick() == ([], "no alert is open")
     instance.report_run_failed(lives)
     [text], _ = tick()
     assert text.startswith("Tidemark: job stream has failed 2 times in a row"), "again, although it was sent before"
@@ -205,7 +206,7 @@ def test_a_stream_that_lives_has_recovered_and_its_next_failures_alert_again(
 
 def test_a_stream_that_violates_the_law_alerts_at_its_first_failure(instance, repository, tick) -> None:
     _run(repository, instance, "stream", error=LakeError("orders has another writer"))
-    assert tick() == ([], "no job or check fails")
+    assert tick() == ([], "no alert is open")
     _run(repository, instance, "stream")
     _run(repository, instance, "stream", error=LawError("windows breaks the conservation law"))
     [text], reason = tick()
@@ -260,16 +261,16 @@ def test_what_could_not_be_delivered_is_sent_at_the_next_tick(instance, reposito
     webhook.status = 503
     texts, reason = tick()
     assert len(texts) == 1
-    assert "no job or check fails; the webhook at 127.0.0.1 failed: it answered 503" in reason
+    assert "failing: job flaky (not delivered by every hook); the webhook at 127.0.0.1 failed: it answered 503" in reason
     webhook.status = 200
     assert len(tick()[0]) == 1
     _run(repository, instance)
     webhook.status = 503
-    assert "failing: job flaky; the webhook" in tick()[1]
+    assert "succeeds again: job flaky (not delivered by every hook); the webhook" in tick()[1]
     webhook.status = 200
     texts, reason = tick()
     assert "succeeds again" in texts[0]
-    assert reason == "1 sent; no job or check fails"
+    assert reason == "1 sent; no alert is open"
 
 
 def test_a_hook_that_works_gets_each_alert_once_while_another_one_does_not(instance, repository, webhook, tmp_path) -> None:
@@ -283,6 +284,21 @@ def test_a_hook_that_works_gets_each_alert_once_while_another_one_does_not(insta
             cursor = sensor.evaluate_tick(context).cursor
     assert len(file.read_text("utf-8").splitlines()) == 1
     assert len(webhook.posts) == 2
+
+
+def test_failures_after_a_success_that_one_hook_did_not_report_are_a_new_alert(instance, repository, webhook, tmp_path) -> None:
+    """Both hooks report the first failures, only the command reports the success, and both report the next failures."""
+    file, cursor = tmp_path / "alerts", None
+    sensor = alert_sensor(Settings(alert_after=1, alert_webhook=webhook.url, alert_command=f"cat >> '{file}'; echo >> '{file}'"))
+    for error, status in ((ValueError(), 200), (None, 503), (ValueError(), 200)):
+        _run(repository, instance, error=error)
+        webhook.status = status
+        with dg.build_sensor_context(instance=instance, cursor=cursor, repository_def=repository) as context:
+            cursor = sensor.evaluate_tick(context).cursor
+    alerts = [json.loads(line) for line in file.read_text("utf-8").splitlines()]
+    assert [alert["state"] for alert in alerts] == ["failing", "recovered", "failing"]
+    assert alerts[0]["since_s"] < alerts[2]["since_s"]
+    assert ["succeeds again" in body["text"] for _, _, body in webhook.posts] == [False, True, False]
 
 
 def test_without_a_hook_the_sensor_states_how_to_set_one(instance, repository) -> None:

@@ -1,7 +1,9 @@
 """Alerts are delivered to a real HTTP server, a shell, and a real mail server of this machine. No test starts Spark."""
 
+import errno
 import json
 import socketserver
+import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -160,6 +162,15 @@ def test_a_command_that_fails_or_hangs_is_an_error(monkeypatch: pytest.MonkeyPat
     monkeypatch.setattr(hooks, "TIMEOUT_S", 0.05)
     with pytest.raises(HookError, match="it did not end in 0 s"):
         _send(alert_command="sleep 30; true")
+
+
+def test_a_command_that_cannot_be_started_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    def no_memory(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOMEM, "Cannot allocate memory")
+
+    monkeypatch.setattr(subprocess, "Popen", no_memory)
+    with pytest.raises(HookError, match=r"could not be started: Cannot allocate memory; .* Free memory or processes"):
+        _send(alert_command="true")
 
 
 def test_a_mail_has_the_title_and_the_text() -> None:
