@@ -1,7 +1,8 @@
 """Changelogs: the difference of two tables as row kinds, and the table that a changelog leads to.
 
-The kinds are Flink's: `+I` an insert, `-U` and `+U` a row before and after its update, `-D` a delete. A changelog is exact: applied to
-the older table it gives the newer one, and it has no redundant row.
+The kinds are Flink's: `+I` an insert, `-U` and `+U` a row before and after its update, `-D` a delete. A changelog that is applied to the
+older table gives the newer one. `difference` gives the smallest one. Without a key, a `-D` deletes all copies of a row, so the copies that
+remain are inserted again.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,11 +23,10 @@ STEP = "step"
 INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = "+I", "-U", "+U", "-D"
 COMMIT_VERSION, COMMITTED_AT = "commit_version", "committed_at"
 """The columns of a Delta table's change data feed, as a source reads it, that describe the commit and not the row."""
-_SIGN = temporary("sign")
-_EXISTS = temporary("exists")
-_ROW, _KIND, _ENTRIES = temporary("row"), temporary("kind"), temporary("entries")
+_SIGN, _EXISTS, _KIND, _HAS_VALUE = temporary("sign"), temporary("exists"), temporary("kind"), temporary("has_value")
+_AGGREGATE, _MAPS, _ENTRIES = temporary("aggregate"), temporary("maps"), temporary("entries")
 OWN_CHANGE, OWN_COPIES = temporary("change"), temporary("copies")
-"""The names of `change` and `copies` in frames of a user's rows that are not written to a table: no source has such a column."""
+"""The names to use in place of `change` and `copies` if the rows may have columns with those names: no source has such a column."""
 _MICROS_NTZ = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"
 _MICROS = f"{_MICROS_NTZ}XXX"
 
@@ -37,7 +37,7 @@ def difference(before: DataFrame, after: DataFrame, *, key: Sequence[str], chang
     Args:
         before: the older table, at most one row for each key.
         after: the newer table, with the same columns.
-        key: the key columns; a null is an ordinary key.
+        key: the key columns; nulls are equal.
         change: the name of the column for the kind of a change.
 
     Returns:
@@ -71,14 +71,14 @@ def last_changes(changelog: DataFrame, *, key: Sequence[str], order: str) -> Dat
 
     Args:
         changelog: rows with `change`.
-        key: the key columns.
+        key: the key columns; nulls are equal. Without one, the table has a single row.
         order: the column that orders the steps; in a step a key has one change, or a `-U` with its `+U`.
 
     Returns:
         The changelog's columns, one row for each key: `+I`, `+U` or `-D`.
     """
     rank = temporary("rank")
-    latest = Window.partitionBy(*key).orderBy(F.col(order).desc())
+    latest = Window.partitionBy(*quoted(key)).orderBy(F.col(quoted_name(order)).desc())
     changes = changelog.where(F.col(CHANGE) != UPDATE_BEFORE)
     return changes.withColumn(rank, F.row_number().over(latest)).where(F.col(rank) == 1).drop(rank)
 
@@ -88,18 +88,22 @@ def fold(changelog: DataFrame, *, key: Sequence[str], order: str) -> DataFrame:
 
     Args:
         changelog: rows with `change`.
-        key: the key columns.
-        order: the column that orders the steps.
+        key: the key columns; nulls are equal. Without one, the table has a single row.
+        order: the column that orders the steps; in a step a key has one change, or a `-U` with its `+U`.
 
     Returns:
-        The changelog's columns without `change` and the order column; one row for each key whose last change is no delete.
+        The changelog's columns without `change` and the order's column; one row for each key whose last change is no delete.
+
+    Raises:
+        OperatorError: the changelog lacks `change`, the order's column or a key column.
     """
+    _check_columns(changelog, key, order)
     changes = last_changes(changelog, key=key, order=order)
     return changes.where(F.col(CHANGE) != DELETE).drop(CHANGE, order)
 
 
 def as_json(columns: Sequence[str]) -> Column:
-    """Columns as a JSON object, with its nulls, and times in microseconds."""
+    """Columns as a JSON object with its nulls. Timestamps are in ISO 8601 with six digits of the second, in the session's time zone."""
     fields = F.struct(*quoted(columns))
     return F.to_json(fields, {"ignoreNullFields": "false", "timestampFormat": _MICROS, "timestampNTZFormat": _MICROS_NTZ})
 
@@ -119,21 +123,30 @@ def keyed_upserts(
 
     Args:
         changelog: rows with `change`.
-        key: the key columns; a null is an ordinary key.
+        key: the key columns; nulls are equal.
         order: the column that orders the steps.
         encode: makes one value of columns; by default a JSON object.
         encode_key: makes the key; by default as `encode` makes a value.
 
     Returns:
         The order's column, `key` and `value` (by default strings, JSON objects with their nulls): one row for each key and step.
+
+    Raises:
+        OperatorError: the changelog lacks `change`, the order's column or a key column.
     """
-    check_present(changelog, [*key, CHANGE, order], "key")
-    has_value = F.col(CHANGE).isin(INSERT, UPDATE_AFTER)
-    is_replaced = F.bool_or(has_value).over(Window.partitionBy(order, *key))
-    messages = changelog.withColumn(_SIGN, is_replaced).where(has_value | ~F.col(_SIGN))
+    _check_columns(changelog, key, order)
+    is_value = F.col(CHANGE).isin(INSERT, UPDATE_AFTER)
+    has_value = F.bool_or(is_value).over(Window.partitionBy(*quoted([order, *key])))
+    messages = changelog.withColumn(_HAS_VALUE, has_value).where(is_value | ~F.col(_HAS_VALUE))
     value_columns = [c for c in changelog.columns if c not in (CHANGE, order)]
-    value = F.when(has_value, encode(value_columns))
-    return messages.select(order, (encode_key or encode)(key).alias("key"), value.alias("value"))
+    value = F.when(is_value, encode(value_columns))
+    return messages.select(quoted_name(order), (encode_key or encode)(key).alias("key"), value.alias("value"))
+
+
+def _check_columns(changelog: DataFrame, key: Sequence[str], order: str) -> None:
+    check_present(changelog, [CHANGE], "changelog")
+    check_present(changelog, [order], "order")
+    check_present(changelog, key, "key")
 
 
 def bag_changes(before: DataFrame, after: DataFrame, change: str = CHANGE) -> DataFrame:
@@ -142,6 +155,9 @@ def bag_changes(before: DataFrame, after: DataFrame, change: str = CHANGE) -> Da
     Returns:
         `before`'s columns and `change` (string). A row with fewer copies has one `-D`, which deletes all of them, and a `+I` for each
         copy of `after`. A row with more copies has a `+I` for each added copy. Rows with equally many copies are not in it.
+
+    Raises:
+        OperatorError: `after` lacks a column of `before`, or the tables have a column with the name `change`.
     """
     check_present(after, before.columns, "after")
     check_free(before, change)
@@ -150,8 +166,8 @@ def bag_changes(before: DataFrame, after: DataFrame, change: str = CHANGE) -> Da
     kinds_if_fewer = F.when(
         copies_after < copies_before, F.concat(F.array(F.lit(DELETE)), F.array_repeat(F.lit(INSERT), copies_after.cast("int")))
     )
-    kinds = F.coalesce(kinds_if_more, kinds_if_fewer, F.array().cast("array<string>"))
-    return _aggregate_by_row(before, after, kinds.alias(_KIND)).select(*quoted(before.columns), F.explode(_KIND).alias(change))
+    rows_with_kinds = _aggregate_by_row(before, after, F.coalesce(kinds_if_more, kinds_if_fewer))
+    return rows_with_kinds.select(*quoted(before.columns), F.explode(_AGGREGATE).alias(change))  # a null has no row
 
 
 def bag_difference(before: DataFrame, after: DataFrame, copies: str = "copies") -> DataFrame:
@@ -159,22 +175,26 @@ def bag_difference(before: DataFrame, after: DataFrame, copies: str = "copies") 
 
     Returns:
         `before`'s columns and `copies` (bigint): the number of copies in `after` less that in `before`.
+
+    Raises:
+        OperatorError: `after` lacks a column of `before`, or the tables have a column with the name `copies`.
     """
     check_present(after, before.columns, "after")
     check_free(before, copies)
-    rows_with_copies = _aggregate_by_row(before, after, F.sum(_SIGN).alias(_KIND)).where(F.col(_KIND) != 0)
-    return rows_with_copies.select(*quoted(before.columns), F.col(_KIND).alias(copies))
+    rows_with_copies = _aggregate_by_row(before, after, F.sum(_SIGN)).where(F.col(_AGGREGATE) != 0)
+    return rows_with_copies.select(*quoted(before.columns), F.col(_AGGREGATE).alias(copies))
 
 
 def _aggregate_by_row(before: DataFrame, after: DataFrame, aggregate: Column) -> DataFrame:
-    """Aggregate the copies of each distinct row of two tables. The sign of a copy is -1 in `before` and 1 in `after`."""
+    """Each distinct row of two tables, with an aggregate of the signs of its copies: -1 for one of `before`, and 1 for one of `after`."""
     rows = after.select(*quoted(before.columns), F.lit(1).alias(_SIGN)).unionByName(before.withColumn(_SIGN, F.lit(-1)))
     columns_without_maps = [f.name for f in before.schema.fields if not has_map(f.dataType)]
     map_fields = [f for f in before.schema.fields if f.name not in columns_without_maps]
     if not map_fields:
-        return rows.groupBy(*quoted(before.columns)).agg(aggregate)
+        return rows.groupBy(*quoted(before.columns)).agg(aggregate.alias(_AGGREGATE))
     entries = F.struct(*[as_comparable(F.col(quoted_name(f.name)), f.dataType) for f in map_fields])
     # The maps of all copies are equal, except for the order of their entries.
-    first_maps = F.first(F.struct(*quoted(f.name for f in map_fields))).alias(_ROW)
-    aggregated_rows = rows.groupBy(*quoted(columns_without_maps), entries.alias(_ENTRIES)).agg(aggregate, first_maps)
-    return aggregated_rows.select(*quoted(columns_without_maps), f"{_ROW}.*", _KIND)
+    first_maps = F.first(F.struct(*quoted(f.name for f in map_fields)))
+    grouped = rows.groupBy(*quoted(columns_without_maps), entries.alias(_ENTRIES))
+    aggregated = grouped.agg(aggregate.alias(_AGGREGATE), first_maps.alias(_MAPS))
+    return aggregated.select(*quoted(columns_without_maps), f"{_MAPS}.*", _AGGREGATE)
