@@ -26,6 +26,8 @@ ASIDE = "aside"
 """Metadata key of an operator's field on which no result depends: a table stays valid when the field's value changes."""
 FORMER_NAME = "former_name"
 """Metadata key of an operator's field that was renamed: its name in lakes and in YAML of earlier versions."""
+CANONICAL = "canonical"
+"""Metadata key of an operator's field whose texts have several notations: a function that writes a text in the canonical one."""
 
 
 @runtime_checkable

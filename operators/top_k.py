@@ -9,7 +9,7 @@ from pyspark.sql import functions as F
 
 from operators._support import spark_streaming
 from operators._support.lateness import Lateness
-from operators._support.ordering import Ordering
+from operators._support.ordering import Ordering, canonical_order
 from operators._support.row_windows import SOURCE_WINDOW, AssignedWindows, ResultWindows
 from operators._support.window_assignment import times_of_end, window_bounds
 from operators.column_types import can_be_ordered
@@ -26,7 +26,7 @@ from operators.columns import (
     quoted_name,
     temporary,
 )
-from operators.contract import ASIDE
+from operators.contract import ASIDE, CANONICAL
 from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ, drop_engine_columns
 from operators.errors import OperatorError, StreamingError, check_count
 from operators.parameters import check_column, check_columns, check_orders
@@ -74,7 +74,7 @@ class TopK:
     """
 
     k: int
-    order_by: str | Sequence[str]
+    order_by: str | Sequence[str] = field(metadata={CANONICAL: canonical_order})
     by: str | Sequence[str] = ()
     window: AnyWindow | None = None
     time: str = EVENT_TIME

@@ -8,7 +8,7 @@ from typing import get_args
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from operators._support.ordering import Ordering
+from operators._support.ordering import Ordering, canonical_order
 from operators._support.time_to_live import AfterTtl, TimeToLive
 from operators._support.top_n_execution import (
     check_rows,
@@ -21,7 +21,7 @@ from operators._support.top_n_execution import (
 from operators._support.top_n_plan import Function, Strategy, TopNQuery
 from operators._support.top_n_promise import keys_moved_back, keys_moving_back
 from operators.columns import RANK, names
-from operators.contract import ASIDE, FORMER_NAME, NEVER_LATE
+from operators.contract import ASIDE, CANONICAL, FORMER_NAME, NEVER_LATE
 from operators.engine_columns import ARRIVAL, SEQ, drop_engine_columns
 from operators.errors import OperatorError, StreamingError, is_count
 from operators.parameters import accepts_former_names, check_column, check_columns, check_flag, check_orders, is_name
@@ -87,7 +87,7 @@ class TopN:
     'append'
     """
 
-    order_by: str | Sequence[str]
+    order_by: str | Sequence[str] = field(metadata={CANONICAL: canonical_order})
     rank_end: int | str | None = None
     by: str | Sequence[str] = ()
     rank_start: int = 1

@@ -47,9 +47,27 @@ class Ordering:
         check_column(parameter, column := clause[1].strip("`"))
         return cls(column, descending, nulls == "first" if nulls else not descending)
 
+    @property
+    def text(self) -> str:
+        """The order in its shortest notation: without the defaults."""
+        nulls = "" if self.nulls_first != self.descending else f" NULLS {'FIRST' if self.nulls_first else 'LAST'}"
+        return f"{self.column}{' DESC' if self.descending else ''}{nulls}"
+
     def sort_expression(self) -> Column:
         """The order as a Spark sort expression."""
         column = F.col(quoted_name(self.column))
         if self.descending:
             return column.desc_nulls_first() if self.nulls_first else column.desc_nulls_last()
         return column.asc_nulls_first() if self.nulls_first else column.asc_nulls_last()
+
+
+def canonical_order(text: str) -> str:
+    """A column of an order in its shortest notation; a text that is no such column as it is.
+
+    >>> canonical_order("total desc nulls last")
+    'total DESC'
+    """
+    try:
+        return Ordering.read(text, "order_by").text
+    except OperatorError:
+        return text

@@ -1,7 +1,8 @@
 """The identity of a table: its operator's public name, parameters, inputs, and a version for code that is not compared.
 
-Equal values have equal identities, however they are written: `"24 hours"` and 86_400_000, or a default that is given or left out. Moving a
-module does not change an identity. The text in a commit is only compared as data; it is never evaluated.
+Equal values have equal identities, however they are written: `"24 hours"` and 86_400_000, `"price DESC"` and `"price desc nulls last"`, or
+a default that is given or left out. SQL expressions are compared as they are written. Moving a module does not change an identity. The text
+in a commit is only compared as data; it is never evaluated.
 
 Of a set, a date, a time, a Decimal, a member of an Enum, a ZoneInfo, a UUID, a path or a compiled pattern, an earlier version recorded only
 the type, and left it out if the default has that type. Such a text is compared with what that version would record. The present format
@@ -23,7 +24,7 @@ from uuid import UUID
 from zoneinfo import ZoneInfo
 
 from assets.contracts import DerivedAsset, Preparation, Shape
-from operators.contract import ASIDE, FORMER_NAME
+from operators.contract import ASIDE, CANONICAL, FORMER_NAME
 from operators.errors import DurationError
 from operators.timing import Duration, duration_ms
 
@@ -104,16 +105,26 @@ def _differing_values(path: str, before: Any, after: Any) -> Iterator[tuple[str,
 
 
 def _read_stored(stored: str, asset: DerivedAsset) -> dict[str, Any]:
-    """A stored identity, with the present names of parameters.
+    """A stored identity, with the present names of parameters and the canonical notation of their values.
 
     One in the first format (with modules and explicit defaults) is converted to the present format.
     """
     identity: dict[str, Any] = json.loads(stored)
+    kinds = {kind.__qualname__: kind for kind in _kinds(asset.operator)}
     if _TYPE in identity:
-        kinds = {kind.__qualname__: kind for kind in _kinds(asset.operator)}
         fields = _canonical_form(identity, _Format(kinds, has_values=False))
         identity = {_OPERATOR: fields.pop(_TYPE), _PARAMETERS: fields} | ({"version": asset.version} if asset.version else {})
-    return identity | {_PARAMETERS: _with_present_names(type(asset.operator), identity[_PARAMETERS])}
+    return identity | {_PARAMETERS: _in_present_notation(type(asset.operator), identity[_PARAMETERS], kinds)}
+
+
+def _in_present_notation(kind: type | None, stored: Mapping[str, Any], kinds: Mapping[str, type]) -> dict[str, Any]:
+    """Stored parameters of a class with their present names, and with values in canonical notation, also in objects within them."""
+    fields = {field.name: field for field in _fields(kind)}
+    parameters: dict[str, Any] = {}
+    for name, value in _with_present_names(kind, stored).items():
+        inner = _in_present_notation(kinds.get(value[_TYPE]), value, kinds) if isinstance(value, dict) and _TYPE in value else value
+        parameters[name] = _convert_to_type(fields[name], inner) if name in fields else inner
+    return parameters
 
 
 def _kinds(value: Any) -> Iterator[type]:
@@ -205,10 +216,12 @@ def _form_of(field: "dataclasses.Field[Any]", value: Any, style: _Format) -> Any
 
 
 def _convert_to_type(field: "dataclasses.Field[Any]", form: Any) -> Any:
-    """A parameter's value in the canonical form of its type: a duration in ms, a single name as a list."""
+    """A parameter's value in the canonical form of its type: a duration in ms, a single name as a list, an order without defaults."""
     if field.type in _DURATIONS and isinstance(form, str):
         try:
             return duration_ms(form, field.name)
         except DurationError:
             return form
-    return [form] if field.type in _NAMES and isinstance(form, str) else form
+    form = [form] if field.type in _NAMES and isinstance(form, str) else form
+    canonical = field.metadata.get(CANONICAL)
+    return form if canonical is None else [canonical(text) for text in form]

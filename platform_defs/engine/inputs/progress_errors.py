@@ -13,7 +13,7 @@ class ProgressError(TidemarkError, RuntimeError):
         """The table was made with other settings."""
         return cls(
             f"{asset} was made with other settings than it has now: {'; '.join(differing)}. One table cannot have rows of both. "
-            f"Use the former settings, or another lake (TIDEMARK_LAKE), or run `tidemark rebuild {asset} --downstream`, "
+            f"Use the former settings, or give the table another name, or run `tidemark rebuild {asset} --downstream`, "
             "which rebuilds the table, and every table that reads it, from the log"
         )
 

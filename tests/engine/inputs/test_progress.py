@@ -16,7 +16,7 @@ import pyarrow as pa
 import pytest
 
 from assets.contracts import DerivedAsset, Shape
-from operators import Aggregate, Deduplicate, IntervalJoin, Sliding, TopK, TopN, Tumbling, WindowedAggregate
+from operators import Aggregate, Consecutive, Deduplicate, IntervalJoin, Sliding, TopK, TopN, Tumbling, WindowedAggregate
 from operators.contract import Operator
 from platform_defs.engine.inputs.identity import differences, identity_of
 from platform_defs.engine.inputs.progress import PROGRESS, Progress, progress, results_table, step_id, stored_progress
@@ -68,6 +68,34 @@ EQUAL = [
     pytest.param({"on": ("a", "b")}, {"on": ["a", "b"]}, id="a tuple and a list"),
     pytest.param({}, {"left_prefix": "left_", "upper_exclusive": False}, id="a default that is written out"),
 ]
+SAME_ORDERS = [
+    pytest.param("v DESC", "v desc nulls last", id="in capitals, and a default"),
+    pytest.param("v", "v ASC NULLS FIRST", id="defaults that are written out"),
+    pytest.param(["v", "k DESC"], ["v asc", "`k` DESC"], id="several columns"),
+    pytest.param("v nulls last", ["v ASC NULLS LAST"], id="no default"),
+]
+
+
+def _ranked(order_by: str | list[str]) -> list[DerivedAsset]:
+    """Tables with an order; in the last one, an operator within another one has it."""
+    top_k = TopK(k=1, order_by=order_by, window=Tumbling(size="1 hour"))
+    counts = WindowedAggregate(by="k", window=Tumbling(size="1 hour"), aggregates={"v": "count(*)"})
+    operators = [TopN(order_by=order_by, rank_end=1), top_k, Consecutive(of=counts, then=replace(top_k, window=None))]
+    return [DerivedAsset(name="ranked", inputs=("l",), operator=operator) for operator in operators]
+
+
+@pytest.mark.parametrize(("one", "other"), SAME_ORDERS)
+def test_equal_orders_in_different_notations_have_the_same_identity(one: str | list[str], other: str | list[str]) -> None:
+    for first, second in zip(_ranked(one), _ranked(other), strict=True):
+        assert identity_of(first) == identity_of(second)
+
+
+def test_an_order_is_compared_with_that_of_an_earlier_version_which_recorded_its_text() -> None:
+    for asset in _ranked("v DESC"):
+        stored = identity_of(asset).replace('"v DESC"', '"v desc NULLS last"')
+        assert stored != identity_of(asset)
+        assert differences(stored, asset) == []
+        assert len(differences(stored.replace("desc NULLS last", "desc NULLS first"), asset)) == 1
 
 
 @pytest.mark.parametrize(("one", "other"), EQUAL)
