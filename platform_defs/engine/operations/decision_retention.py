@@ -28,12 +28,12 @@ class DecisionRetention:
     def plan(self) -> Removal | None:
         """What is to be removed; None if there is nothing to remove and nothing was ever removed."""
         lake, table = self.reading.lake, self.asset.decisions
-        removed_upto = lake.transaction(table, RETENTION) or 0
-        upto = self._last_removed_batch()
-        sql = f"SELECT count(*) AS rows FROM decisions WHERE {_of_batches(upto)}"
-        rows = sql_rows(lake, {"decisions": table}, sql).to_pylist()[0]["rows"] if upto > removed_upto else 0
+        earlier_upto = lake.transaction(table, RETENTION) or 0
+        upto = self._last_batch_without_rows()
+        sql = f"SELECT count(*) AS rows FROM decisions WHERE {_upto_condition(upto)}"
+        rows = sql_rows(lake, {"decisions": table}, sql).to_pylist()[0]["rows"] if upto > earlier_upto else 0
         if not rows:
-            return Removal(kept_from=f"batch {removed_upto + 1}") if removed_upto else None
+            return Removal(kept_from=f"batch {earlier_upto + 1}") if earlier_upto else None
         return Removal(rows, f"batch {upto + 1}", number=upto)
 
     def remove(self, planned: Removal) -> Removal:
@@ -44,20 +44,23 @@ class DecisionRetention:
         """
         lake, table = self.reading.lake, self.asset.decisions
         delta = lake.delta(table)
-        if planned.number is None or delta is None:
+        if planned.number is None:
             return planned
+        if delta is None:  # the table was deleted since then
+            return Removal()
         point("retention.before_decisions")
-        lake.remove(self.reading.spark, table, _of_batches(planned.number), planned.number, delta)
+        lake.remove(self.reading.spark, table, _upto_condition(planned.number), planned.number, delta)
         point("retention.after_decisions")
         return planned
 
-    def _last_removed_batch(self) -> int:
-        """The last batch up to which the logs of all of the asset's sources have no rows; 0 for none."""
+    def _last_batch_without_rows(self) -> int:
+        """The last batch up to which no log of the asset's sources has a row; 0 for none."""
+        head = self.reading.ledger.head  # before the logs: a batch that is committed meanwhile may have rows
         sources = [upstream.name for upstream in self.reading.inputs_of(self.asset) if upstream.is_source]
         first_batches = [first for name in sources if (first := self.reading.first_batch_in_log(name)) is not None]
-        return min(first_batches, default=1) - 1
+        return min(first_batches, default=head + 1) - 1
 
 
-def _of_batches(upto: int) -> str:
+def _upto_condition(upto: int) -> str:
     """The condition for the decisions of the batches up to one, in the SQL of DataFusion."""
     return f"{SEQ} <= {upto}"

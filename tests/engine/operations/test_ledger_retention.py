@@ -21,6 +21,7 @@ from platform_defs.engine.advance.step_size import can_change_rows
 from platform_defs.engine.inputs.changelog_reader import APPLIED
 from platform_defs.engine.inputs.identity import identity_of
 from platform_defs.engine.inputs.lateness_decisions import DECIDED
+from platform_defs.engine.inputs.reader import Reading
 from platform_defs.engine.inputs.result_rows import late_results
 from platform_defs.engine.inputs.retained import Cut, write_totals
 from platform_defs.engine.lake.commits import APPLICATION, RETENTION, commit_options
@@ -334,6 +335,20 @@ def test_lateness_decisions_leave_with_their_rows(engine: Engine, at: str | None
     newest = new.lake.newest_commit(VISITS.decisions, DECIDED)
     assert newest is not None
     assert (newest.value, of_visits.plan()) == (5, Removal(kept_from="batch 5"))
+
+
+def test_all_lateness_decisions_leave_if_retention_has_removed_all_rows(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    new = _with_steps(engine, (VISITS, {}))
+    rows = pa.table({"which": pa.array([0], pa.int32()), "seq": [5], "arrival": [1]})
+    write_deltalake(new.lake.path(VISITS.decisions), rows, mode="append", **commit_options({DECIDED: 5}))
+    monkeypatch.setattr(Reading, "first_batch_in_log", lambda *_: None)
+    of_visits, head = DecisionRetention(new.pending.reading, VISITS), new.ledger.head
+    planned = of_visits.plan()
+    assert planned == Removal(1, f"batch {head + 1}", number=head)
+    of_visits.remove(planned)
+    assert sql_rows(new.lake, {"decisions": VISITS.decisions}, "SELECT seq FROM decisions").to_pylist() == []
+    shutil.rmtree(new.lake.path(VISITS.decisions))
+    assert of_visits.remove(planned) == Removal(), "the table was deleted after the plan"
 
 
 def test_lateness_decisions_stay_while_a_log_has_all_of_its_rows(engine: Engine) -> None:
