@@ -29,9 +29,9 @@ class PipelineError(TidemarkError, ValueError):
     def of(cls, target: str, reason: str) -> "PipelineError":
         """The setting names nothing that can be loaded as a pipeline."""
         return cls(
-            f"{_VARIABLE} is {shortened(target)!r}: {shortened(reason)}; legal: MODULE:NAME of an importable module, or a path FILE.yaml, "
-            f"FILE.sql, FILE.py or FILE.py:NAME, where NAME (by default {DEFAULT_NAME!r}) is a Pipeline, or a function without "
-            "parameters that returns one"
+            f"{_VARIABLE} is {shortened(target)!r}: {shortened(reason)}; legal: MODULE or MODULE:NAME of an importable module, or a path "
+            f"FILE.yaml, FILE.yml, FILE.sql, FILE.py or FILE.py:NAME, where NAME (by default {DEFAULT_NAME!r}) is a Pipeline, or a "
+            "function without parameters that returns one"
         )
 
 
@@ -39,20 +39,22 @@ def configured_pipeline(values: Settings) -> Pipeline:
     """The pipeline of the settings.
 
     Raises:
-        PipelineError: the module or the name does not exist, or is no pipeline.
+        PipelineError: the module, the file or the name does not exist or cannot be read, or is no pipeline.
         UserCodeError: the module's code raises an error.
+        DeclaredError: the YAML or the SQL is not a valid pipeline.
         OperatorError: the pipeline is not valid; its message names the parameter.
     """
     return shop(values) if values.pipeline is None else load(values.pipeline)
 
 
 def load(target: str) -> Pipeline:
-    """The pipeline of a module or a file: `MODULE:NAME`, `FILE.py`, `FILE.py:NAME`, `FILE.yaml` or `FILE.sql`.
+    """The pipeline of a module or a file: `MODULE`, `MODULE:NAME`, `FILE.py`, `FILE.py:NAME`, `FILE.yaml`, `FILE.yml` or `FILE.sql`.
 
     Raises:
         UserCodeError: the module has a syntax error or raises an error, which is the cause. Errors of Tidemark are raised as they are.
-        PipelineError: the module, the file or the name does not exist, or is no pipeline.
-        DeclaredError: the YAML has other parts or values than its schema, or the SQL has a statement that is refused.
+        PipelineError: the module, the file or the name does not exist or cannot be read, or is no pipeline.
+        DeclaredError: the YAML has other parts or values than its schema, the SQL has a statement that is refused, or the sources and
+            tables of either do not fit together.
     """
     if target.endswith((*YAML_ENDINGS, SQL_ENDING)):
         return _read_declared(target, Path(target), read_sql if target.endswith(SQL_ENDING) else read)
@@ -84,15 +86,19 @@ def _read_declared(target: str, file: Path, parse: Callable[[str], Pipeline]) ->
     try:
         text = file.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise PipelineError.of(target, f"{file} cannot be read: {error}") from error
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise PipelineError.of(target, f"the file cannot be read: {reason}") from error
     try:
         return parse(text)
     except TidemarkError as error:
-        raise DeclaredError(f"{file}: {error}") from error
+        raise DeclaredError.of_file(file, error) from error
 
 
 def _import_file(target: str, file: Path) -> ModuleType:
-    """Import a Python file as a module; it can import modules of its own folder."""
+    """Import a Python file as a module.
+
+    It can import the modules of its folder, but none whose name another importable module has, such as Tidemark's own package `assets`.
+    """
     if not file.is_file():
         raise PipelineError.of(target, f"there is no file {file}")
     folder = str(file.parent.resolve())
@@ -102,7 +108,14 @@ def _import_file(target: str, file: Path) -> ModuleType:
     if spec is None or spec.loader is None:
         raise PipelineError.of(target, f"{file} is not a Python file")
     module = importlib.util.module_from_spec(spec)
-    sys.modules.setdefault(file.stem, module)
-    with locating_errors(_VARIABLE, target, file):
-        spec.loader.exec_module(module)
+    is_new_name = file.stem not in sys.modules
+    if is_new_name:
+        sys.modules[file.stem] = module
+    try:
+        with locating_errors(_VARIABLE, target, file):
+            spec.loader.exec_module(module)
+    except BaseException:
+        if is_new_name:  # as Python's own import does, so that the next one loads the file again
+            del sys.modules[file.stem]
+        raise
     return module

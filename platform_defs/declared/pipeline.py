@@ -4,6 +4,7 @@ import dataclasses
 import importlib
 from collections.abc import Sequence
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
 
 import yaml
@@ -36,7 +37,7 @@ _FAULT_TEXTS = {
 
 
 class DeclaredError(TidemarkError, ValueError):
-    """A pipeline in YAML is not valid."""
+    """A pipeline in YAML or SQL is not valid."""
 
     @classmethod
     def of_values(cls, error: ValidationError, document: object) -> "DeclaredError":
@@ -48,6 +49,11 @@ class DeclaredError(TidemarkError, ValueError):
             faults = faults_by_path.setdefault(_document_path(detail["loc"], kind, document), [])
             faults += [words] if words not in faults else []
         return cls("; ".join(f"{path}: {', or '.join(faults)}" for path, faults in faults_by_path.items()))
+
+    @classmethod
+    def of_file(cls, file: Path, error: TidemarkError) -> "DeclaredError":
+        """A file of YAML or SQL is not a valid pipeline."""
+        return cls(f"{file}: {error}")
 
     @classmethod
     def of_entry(cls, kind: str, name: object, error: object) -> "DeclaredError":

@@ -1,5 +1,6 @@
 """The setting TIDEMARK_PIPELINE: a pipeline of one's own in place of the shop, with all of its assets, checks, jobs and sensors."""
 
+import importlib
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -94,7 +95,7 @@ def test_without_the_setting_the_pipeline_is_the_shop(tmp_path):
     ],
 )
 def test_what_is_no_pipeline_is_refused_with_the_legal_forms(file, target, message):
-    with pytest.raises(PipelineError, match=rf"TIDEMARK_PIPELINE is .*{message}.*legal: MODULE:NAME"):
+    with pytest.raises(PipelineError, match=rf"TIDEMARK_PIPELINE is .*{message}.*legal: MODULE or MODULE:NAME"):
         load(target.format(file=file, folder=file.parent))
 
 
@@ -128,6 +129,26 @@ def test_an_error_of_tidemark_in_the_users_module_is_raised_with_its_line(file, 
     file.write_text("from assets.contract_checks import ContractError\nraise ContractError('too late')\n")
     with pytest.raises(ContractError, match=rf"^too late\n{file}, line 2$"):  # pytest adds the note to the message
         load(str(file) if form == "file" else "rides_pipeline:pipeline")
+
+
+def test_a_file_that_was_corrected_after_an_error_is_imported_anew(file):
+    text = file.read_text()
+    file.write_text("pipeline = y\n")
+    with pytest.raises(UserCodeError, match="name 'y' is not defined"):
+        load(str(file))
+    file.write_text(text)
+    assert [*load(str(file)).sources_by_name] == ["rides"]
+    assert [*importlib.import_module("rides_pipeline").pipeline.sources_by_name] == ["rides"]
+
+
+@pytest.mark.parametrize(("text", "reason"), [(b"\xff", "invalid start byte"), (None, "No such file or directory")])
+def test_a_declared_pipeline_that_cannot_be_read_is_refused_with_the_reason(tmp_path, text, reason):
+    file = tmp_path / ("a" * 200) / "pipeline.yml"
+    file.parent.mkdir()
+    if text is not None:
+        file.write_bytes(text)
+    with pytest.raises(PipelineError, match=f"the file cannot be read: .*{reason}; legal"):
+        load(str(file))
 
 
 def test_a_folders_name_may_contain_a_colon(file):
