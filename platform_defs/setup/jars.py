@@ -44,20 +44,20 @@ class JarError(TidemarkError, RuntimeError):
     """A pinned JAR is missing, or is not the pinned file."""
 
     @classmethod
-    def missing(cls, jars: Iterable[Jar], folder: Path, set_up: str = "make setup") -> "JarError":
+    def missing(cls, jars: Iterable[Jar], folder: Path, command: str = "make setup") -> "JarError":
         """The folder lacks a pinned JAR."""
         return cls(
-            f"missing, or not the pinned file, in {folder}: {_names(jars)}. Run `{set_up}`, which fetches them; "
+            f"these JARs are missing from {folder}, or are not the pinned files: {_names(jars)}. Run `{command}`, which fetches them; "
             f"or set TIDEMARK_JARS to a folder with the files that {PINS} lists with checksums"
         )
 
     @classmethod
-    def checksum(cls, jar: Jar, sha256: str) -> "JarError":
+    def checksum(cls, jar: Jar, sha256: str, folder: Path) -> "JarError":
         """The fetched file is not the pinned one."""
         return cls(
-            f"{jar.file_name} has the wrong checksum: expected sha256 {jar.sha256}, found {sha256}. The fetched file was deleted. "
-            "Run `make setup` again; if the error persists, the mirror (TIDEMARK_MAVEN_MIRROR) serves another file: "
-            "put the right one into the folder TIDEMARK_JARS by hand"
+            f"{jar.file_name} has the wrong checksum: expected sha256 {jar.sha256}, found {sha256}. It was deleted, and so were the files "
+            "that were fetched with it. Run the same command again; if the error persists, the repository (TIDEMARK_MAVEN_MIRROR, or Maven "
+            f"Central) serves another file: put the right one into {folder} by hand"
         )
 
     @classmethod
@@ -70,6 +70,11 @@ class JarError(TidemarkError, RuntimeError):
         )
 
     @classmethod
+    def no_ivy(cls) -> "JarError":
+        """PySpark has no Ivy."""
+        return cls("this PySpark has no jars/ivy-*.jar to fetch with: install the full `pyspark`, not `pyspark-client`")
+
+    @classmethod
     def no_set(cls, name: str) -> "JarError":
         """No set of JARs has the name."""
         return cls(f"there is no set of JARs {printable(name)!r}; legal: {', '.join(_sets())}")
@@ -80,7 +85,7 @@ Download = Callable[[Sequence[Jar], Path], str]
 
 
 SPARK, KAFKA, S3 = "spark", "kafka", "s3"
-"""The names of the sets: the JARs that every session needs, Kafka's connector, and Hadoop's S3 file system."""
+"""The sets that a session can use: the JARs that every session needs, Kafka's connector, and Hadoop's S3 file system."""
 
 
 @lru_cache
@@ -116,9 +121,9 @@ def jar_paths(*sets: str) -> list[str]:
     """
     folder, paths = jars_folder(), list[str]()
     for name in sets or [SPARK]:
-        absent = _absent(pinned_jars(name), folder)
-        if absent:
-            raise JarError.missing(absent, folder, "make setup" if name == SPARK else f"make setup-{name}")
+        missing = _missing_or_wrong(pinned_jars(name), folder)
+        if missing:
+            raise JarError.missing(missing, folder, "make setup" if name == SPARK else f"make setup-{name}")
         paths += [str(folder / jar.file_name) for jar in pinned_jars(name)]
     return paths
 
@@ -138,23 +143,23 @@ def fetch(jars: Sequence[Jar] | None = None, download: Download | None = None) -
         JavaNotFound: a JAR is missing, and no Java was found to fetch it with.
     """
     folder = jars_folder()
-    absent = _absent(pinned_jars() if jars is None else jars, folder)
-    if absent:
+    missing = _missing_or_wrong(dict.fromkeys(pinned_jars() if jars is None else jars), folder)
+    if missing:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryDirectory(prefix=".fetch-", dir=folder) as scratch:
-            log = (download or _with_ivy)(absent, Path(scratch))
-            _accept(absent, Path(scratch), folder, log)
-    return absent
+            log = (download or _with_ivy)(missing, Path(scratch))
+            _move_checked_files(missing, Path(scratch), folder, log)
+    return missing
 
 
-def _accept(jars: Sequence[Jar], scratch: Path, folder: Path, log: str) -> None:
+def _move_checked_files(jars: Sequence[Jar], scratch: Path, folder: Path, log: str) -> None:
     unfetched = [jar for jar in jars if not (scratch / jar.file_name).is_file()]
     if unfetched:
         raise JarError.not_fetched(unfetched, folder, log)
     for jar in jars:
         sha256 = _sha256(scratch / jar.file_name)
         if sha256 != jar.sha256:
-            raise JarError.checksum(jar, sha256)
+            raise JarError.checksum(jar, sha256, folder)
     for jar in jars:
         (scratch / jar.file_name).replace(folder / jar.file_name)
 
@@ -200,11 +205,11 @@ def _ivy_jar() -> Path:
     pyspark = find_spec("pyspark")
     ivy_jars = sorted(Path(pyspark.origin).parent.glob("jars/ivy-*.jar")) if pyspark and pyspark.origin else []
     if not ivy_jars:
-        raise JarError("this PySpark has no jars/ivy-*.jar to fetch with: install the full `pyspark`, not `pyspark-client`")
+        raise JarError.no_ivy()
     return ivy_jars[-1]
 
 
-def _absent(jars: Iterable[Jar], folder: Path) -> list[Jar]:
+def _missing_or_wrong(jars: Iterable[Jar], folder: Path) -> list[Jar]:
     return [jar for jar in jars if not _is_pinned_file(jar, folder / jar.file_name)]
 
 
