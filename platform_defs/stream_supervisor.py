@@ -48,7 +48,7 @@ def stream_supervisor(values: Settings) -> dg.SensorDefinition:
         if StreamTrigger.read(values.stream_trigger).every is not None:
             return _request(context.instance, engine, JOB)
         waiting = waiting_input(engine)
-        subject = waiting.subject or (None if waiting.is_known else JOB)
+        subject = waiting.subject or (None if waiting.is_complete else JOB)
         return dg.SkipReason(waiting.reason) if subject is None else _request(context.instance, engine, subject)
 
     return supervise

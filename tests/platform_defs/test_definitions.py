@@ -1,6 +1,7 @@
 """Dagster's definitions: the graph as a snapshot, and the requests of the sensors and the schedule. No test starts Spark."""
 
 import json
+import os
 from collections.abc import Iterator
 from dataclasses import replace
 from datetime import datetime
@@ -337,6 +338,16 @@ def test_new_input_requests_another_run_when_another_file_lands(instance, engine
     _land(engine, "part-1.jsonl")
     before = _evaluate(new_input, instance, engine).run_requests[0].run_key
     _land(engine, "part-0.jsonl")
+    assert _evaluate(new_input, instance, engine).run_requests[0].run_key != before
+
+
+def test_new_input_requests_another_run_when_a_waiting_file_is_replaced_by_an_older_one(instance, engine):
+    """Such as a copy that keeps the time of the original."""
+    first, newest = _land(engine, "part-0.jsonl"), _land(engine, "part-1.jsonl")
+    os.utime(newest, (2_000_000_000, 2_000_000_000))
+    before = _evaluate(new_input, instance, engine).run_requests[0].run_key
+    first.write_text("another row\n")
+    os.utime(first, (1_000_000_000, 1_000_000_000))
     assert _evaluate(new_input, instance, engine).run_requests[0].run_key != before
 
 

@@ -1,6 +1,6 @@
 """All ways to commit batches to a lake's ledger: files, watermarks, idle sources, replays, and retries from the quarantine."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
@@ -136,9 +136,13 @@ class Ingestion:
         """The sources that are not read now, since they are ahead of their alignment groups. Needs no session; see `alignment`."""
         return sources_ahead(self.ledger, self.sources)
 
-    def new_records(self) -> NewRecords:
-        """The partitions of topics with records that the ledger does not list, without sources that are `ahead`. Needs no session."""
-        ahead = self.ahead
+    def new_records(self, ahead: Collection[str] | None = None) -> NewRecords:
+        """The partitions of topics with records that the ledger does not list, without sources that are ahead. Needs no session.
+
+        Args:
+            ahead: these sources, if the caller knows them.
+        """
+        ahead = self.ahead if ahead is None else ahead
         return new_records({name: topics for name, topics in self.topics.items() if name not in ahead}, self.ledger)
 
     def land_changes(self, table: str, source: str, *, first: int = 0) -> list[Landed]:
