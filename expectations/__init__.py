@@ -1,4 +1,4 @@
-"""Asset checks: Great Expectations suites of event logs and tables, and the checks of leaderboards."""
+"""Asset checks: Great Expectations suites of event logs and tables, and the checks of upserted tables."""
 
 from dataclasses import dataclass
 
@@ -6,7 +6,9 @@ import dagster as dg
 
 from expectations.deferred_imports import deferred
 
-with deferred("altair", "scipy.stats"):  # charts and statistical tests, whose import takes a third of the time of this one
+with deferred(
+    "altair", "scipy.stats"
+):  # for charts and statistical tests; without them great_expectations is imported in two thirds of the time
     from great_expectations import ExpectationSuite
 
 from assets.factories.keys import event_key
@@ -17,7 +19,7 @@ from expectations.leaderboards import leaderboard_checks
 from expectations.suite_columns import check_suite_columns
 from operators.columns import FINAL_AT
 
-__all__ = ["TableSuite", "all_checks", "leaderboard_checks", "suite_checks", "table_suites"]
+__all__ = ["TableSuite", "leaderboard_checks", "suite_and_table_checks", "suite_checks", "table_suites"]
 
 
 @dataclass(frozen=True)
@@ -28,8 +30,9 @@ class TableSuite:
         key: the asset.
         table: its table, as `engine.views.table` names it.
         suite: the expectations.
-        day_column: the timestamp by whose days (UTC) a run over partitions limits the rows; None to check all rows in every run.
-        source: the source whose event log the table is; a run then checks the rows of new batches only.
+        day_column: the timestamp of which a run over partitions checks only the rows of its days (UTC); None if there is none.
+        source: the source whose event log the table is; its expectations of single rows are then checked on the rows of new batches only,
+            except in the job `full_checks`.
     """
 
     key: dg.AssetKey
@@ -47,7 +50,7 @@ def table_suites(pipeline: Pipeline) -> list[TableSuite]:
     """The suites of a pipeline: of event logs, then of tables, in the pipeline's order.
 
     Raises:
-        ContractError: a suite is of no source or table, or an expectation names a column that its source or table does not have.
+        ContractError: a suite has the name of no source or table, or an expectation names a column that its source or table does not have.
     """
     suites = pipeline.suites_by_name()
     check_suite_columns(pipeline, suites)
@@ -60,12 +63,12 @@ def table_suites(pipeline: Pipeline) -> list[TableSuite]:
     return [*logs, *tables]
 
 
-def all_checks(pipeline: Pipeline, worker: Worker | None = None) -> list[dg.AssetChecksDefinition]:
-    """The checks of a pipeline, except those that its assets contain: its suites, and the checks of its upserted tables.
+def suite_and_table_checks(pipeline: Pipeline, worker: Worker | None = None) -> list[dg.AssetChecksDefinition]:
+    """The suites of a pipeline, and the checks of its upserted tables.
 
     Args:
         pipeline: the pipeline.
-        worker: evaluates the checks; None for the steps themselves.
+        worker: evaluates the checks; None if each step evaluates its own.
     """
     upserted = [table for table in pipeline.tables if not table.operator.reads.closes_ranges]
     return [*(suite.checks(worker) for suite in table_suites(pipeline)), *(leaderboard_checks(table, worker) for table in upserted)]

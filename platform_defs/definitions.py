@@ -1,16 +1,17 @@
-"""The Dagster code location."""
+"""The Dagster code location: `defs` is its entry point; tests, and the component of another Dagster project, call `build`."""
 
 from collections.abc import Sequence
 from typing import Any
 
 import dagster as dg
 
+from assets.contracts import DerivedAsset
 from assets.factories.closed_range_table import event_time_asset
 from assets.factories.event_log import event_logs
 from assets.factories.kafka_topic import topic_asset, topic_key
 from assets.factories.upserted_table import upserted_asset
 from assets.pipeline import Pipeline
-from expectations import all_checks
+from expectations import suite_and_table_checks
 from expectations.new_rows import FULL
 from platform_defs.connections import connections
 from platform_defs.daily_partitions import daily_partitions
@@ -35,6 +36,9 @@ def build(values: Settings, pipeline: Pipeline | None = None) -> dg.Definitions:
     Args:
         values: the settings.
         pipeline: the pipeline; by default the one that the settings name.
+
+    Raises:
+        TidemarkError: the pipeline, the connections or the Kafka sinks are not valid; the text says what is legal.
     """
     pipeline = configured_pipeline(values) if pipeline is None else pipeline
     days = daily_partitions(values, pipeline)
@@ -48,14 +52,15 @@ def build(values: Settings, pipeline: Pipeline | None = None) -> dg.Definitions:
     ]
     declared = connections(values).declared_sinks
     check_steps(declared, pipeline)
-    topics = [topic_asset(table, declared[table.name].topic) for table in pipeline.tables if table.name in declared]
-    checks, limits = all_checks(pipeline, worker), limits_of(pipeline)
+    published = [table for table in pipeline.tables if table.name in declared]
+    topics = [topic_asset(table, declared[table.name].topic) for table in published]
+    checks, limits = suite_and_table_checks(pipeline, worker), limits_of(pipeline)
     jobs, schedules = [ingest_job, maintenance_job, export_job, land_changes_job, stream_job(values, days)], [nightly_maintenance]
     sensors = [new_input, stream_supervisor(values), alert_sensor(values)]
     if tables:
-        jobs, sensors, schedules = [*jobs, _advance(pipeline, [*declared])], [*sensors, ledger_moved], [*schedules, nightly]
+        jobs, sensors, schedules = [*jobs, _advance_job(pipeline.tables, published)], [*sensors, ledger_moved], [*schedules, nightly]
     if checks:
-        jobs, schedules = [*jobs, _full_checks(checks)], [*schedules, nightly_checks]
+        jobs, schedules = [*jobs, _full_checks_job(checks)], [*schedules, nightly_checks]
     return dg.Definitions(
         assets=[event_logs(pipeline.sources), *tables, *topics],
         asset_checks=[*checks, *([fresh_checks(limits)] if limits else [])],
@@ -67,18 +72,18 @@ def build(values: Settings, pipeline: Pipeline | None = None) -> dg.Definitions:
     )
 
 
-def _advance(pipeline: Pipeline, published: Sequence[str]) -> Any:
-    names = [table.name for table in pipeline.tables]
+def _advance_job(tables: Sequence[DerivedAsset], published: Sequence[DerivedAsset]) -> Any:
+    keys = [*(table.name for table in tables), *(topic_key(table.name) for table in published)]
     return dg.define_asset_job(
         ADVANCE,
-        selection=dg.AssetSelection.assets(*names, *(topic_key(name) for name in names if name in published)),
-        description="Advance tables as far as the watermark allows, up to the end of the last selected day; update upserted tables; "
-        "publish the tables that have a Kafka topic.",
+        selection=dg.AssetSelection.assets(*keys),
+        description="Advances the tables as far as the watermark allows, but not beyond the last selected day; updates upserted tables; "
+        "publishes the tables that have a Kafka topic.",
         op_retry_policy=RETRIES,
     )
 
 
-def _full_checks(checks: Sequence[dg.AssetChecksDefinition]) -> Any:
+def _full_checks_job(checks: Sequence[dg.AssetChecksDefinition]) -> Any:
     return dg.define_asset_job(
         "full_checks",
         selection=dg.AssetSelection.checks(*checks),

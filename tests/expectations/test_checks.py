@@ -21,8 +21,8 @@ from assets.factories.keys import event_key
 from assets.factories.partitions import RANGE_END, RANGE_START
 from assets.shop.sources import orders, payments
 from assets.shop.tables import payment_order_wide
-from expectations import all_checks, suite_checks
 from expectations import shop as suites
+from expectations import suite_and_table_checks, suite_checks
 from expectations.checks import NO_TABLE, findings
 from platform_defs.engine.inputs.schemas import event_schema, log_schema
 from platform_defs.engine.operations.views import Log
@@ -70,7 +70,7 @@ class FakeEngine:
 
 @cache
 def checks_of_the_shop():
-    return [*all_checks(shop(Settings()))]
+    return [*suite_and_table_checks(shop(Settings()))]
 
 
 def log_row(**columns):

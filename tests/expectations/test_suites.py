@@ -15,8 +15,8 @@ from pyspark.sql.types import StructType
 from assets.contract_checks import ContractError
 from assets.contracts import DerivedAsset, SourceContract
 from assets.pipeline import Pipeline
-from expectations import all_checks, suite_checks, table_suites
 from expectations import shop as suites
+from expectations import suite_and_table_checks, suite_checks, table_suites
 from expectations.checks import Findings
 from expectations.completeness import ExpectRowsToBeJoinedOnEachDay
 from expectations.finding import Finding, check_name
@@ -67,7 +67,7 @@ def test_a_source_and_a_table_that_is_named_after_its_log_can_both_have_a_suite(
     log = DerivedAsset(name="events__fares", inputs=("fares",), operator=Aggregate(by="zone", aggregates={"total": "sum(fee)"}))
     suite = ExpectationSuite(name="zones", expectations=[gxe.ExpectColumnValuesToNotBeNull(column="zone")])
     pipeline = Pipeline(sources=[FARES], tables=[log], suites={"fares": suite, log.name: suite})
-    assert {definition.node_def.name for definition in all_checks(pipeline)} == {
+    assert {definition.node_def.name for definition in suite_and_table_checks(pipeline)} == {
         "_fares_suite",
         "_events__fares_suite",
         "_events__fares_board",

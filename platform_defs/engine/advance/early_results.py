@@ -1,8 +1,8 @@
-"""Early results in `early/<asset>`: present results of open windows, or pairs that are not final, written when the trigger fires.
+"""Early results in `early/<asset>`: current results of open windows, or pairs that are not final, written when the trigger fires.
 
 Each commit replaces the table, and records the ledger batch and the watermark for which it was computed; after a kill, the next run
-computes it again. No other table reads it. The first commit after a result is final removes the result. If the operator loses its
-trigger, the table is not changed any more.
+computes it again. No other table reads it. The first commit after a result is final removes the result. If the trigger is removed,
+the table keeps its last rows, and views ignore them.
 
 If a table has a condition (`Shape.where`), a trigger decides by the rows of a window, whether or not its result matches. When it fires for
 a result that no longer matches, the early result is removed, as a retracting HAVING would; until then it stays as it was last shown.
@@ -26,7 +26,7 @@ from platform_defs.engine.inputs.reader import Reading, Span
 from platform_defs.faults import point
 
 SHOWN = "shown"
-"""The metadata key of the commits of `early/<asset>`: the batch, watermark and operator for which the results were computed."""
+"""The metadata key of the commits of `early/<asset>`: the batch, watermark, operator and generation for which they were computed."""
 
 
 def show(reading: Reading, asset: DerivedAsset, head: int) -> None:
@@ -47,13 +47,13 @@ def show(reading: Reading, asset: DerivedAsset, head: int) -> None:
     # the trigger cannot compare with results of another operator or of an emptied table
     if computed_by != (shown_now["operator"], shown_now["generation"]):
         shown_at = None
-    present_results = _present_results(reading, asset, operator, closed_to, head)
-    table_rows = asset.shaped(present_results).withColumn(IS_FINAL, F.lit(False))
+    current_results = _current_results(reading, asset, operator, closed_to, head)
+    table_rows = asset.shaped(current_results).withColumn(IS_FINAL, F.lit(False))
     shown_results = reading.lake.read(reading.spark, asset.early, table_rows.schema) if shown_at else table_rows.limit(0)
     shown_last = {"seq": 0, "closed_to": None} if shown_at is None else shown_at
     times, times_before = ((metadata["closed_to"], reading.ledger.processing_time(metadata["seq"])) for metadata in (shown_now, shown_last))
     windows = _windows(operator)
-    results = windows.results(operator.early, present_results, table_rows, shown_results, times, before=times_before)
+    results = windows.results(operator.early, current_results, table_rows, shown_results, times, before=times_before)
     point("early.before_commit")
     reading.lake.overwrite(results, asset.early, {SHOWN: shown_now})
     point("early.after_commit")
@@ -62,8 +62,8 @@ def show(reading: Reading, asset: DerivedAsset, head: int) -> None:
 def last_shown_metadata(reading: Reading, asset: DerivedAsset) -> dict[str, Any] | None:
     """The metadata of the last early results; None if there are none with which the trigger can compare.
 
-    While the operator has no trigger, a summary of the ledger can replace the batch of the last early results. Then the trigger has nothing
-    to compare with.
+    Retention of the ledger does not wait for a table whose operator has no trigger, so a summary may have replaced the batch of its last
+    early results. Of the last batch in the summary, the processing time is still known.
     """
     commit = reading.lake.newest_commit(asset.early, SHOWN)
     return None if commit is None or commit.value["seq"] < reading.ledger.history.summarized else commit.value
@@ -75,10 +75,13 @@ def _windows(operator: Early) -> ShownWindows:
     return ShownWindows(key, are_sessions=operator.reads.recorded and {WINDOW_START, WINDOW_END} <= {*key})
 
 
-def _present_results(reading: Reading, asset: DerivedAsset, operator: Early, closed_to: int | None, head: int) -> DataFrame:
-    """The present results of all open windows, before the table's shape selects from them."""
+def _current_results(reading: Reading, asset: DerivedAsset, operator: Early, closed_to: int | None, head: int) -> DataFrame:
+    """The current results that are not final, before the table's shape selects from them."""
     if not operator.reads.closes_ranges:
-        raise OperatorError(f"{asset.name} does not read closed ranges, so it has no windows to show early")
+        raise OperatorError(
+            f"`early` of {asset.name} is {operator.early!r}, but {type(operator).__name__} reads no closed ranges; legal: None, or an "
+            "operator that reads closed ranges (`ByTimeRange`)"
+        )
     spans = [Span(*operator.reads.span_of(index, closed_to)) for index in range(len(asset.inputs))]
     rows = operator.so_far(*[reading.input(asset, index, head, span) for index, span in enumerate(spans)])
     return rows if closed_to is None else rows.where(F.col(FINAL_AT) > instant(closed_to, FINAL_AT))

@@ -12,14 +12,15 @@ from platform_defs.engine.inputs.progress import Progress, stored_progress
 from platform_defs.engine.inputs.reader import EVER, Span
 
 _FIRST_TIME, _LAST_TIME = 0, 32_503_680_000_000
-"""1970 and 3000, between which Spark's watermark is exact."""
+"""The first and the last event time, in epoch ms, for which Spark's watermark is exact: the years 1970 and 3000."""
 
 
 @dataclass(frozen=True)
 class QuerySteps(ClosedRanges):
     """Advances a table by its streaming query.
 
-    The first step of a query reads what a closed range reads, and fills the query's state with it. Each later step reads new batches only.
+    The first step of a query reads the rows from the lookback on, up to its batch, which fill the query's state. Each later step reads new
+    batches only.
     A step that does not end at the operator's watermark, because the table is far behind, is computed as a closed range and ends the query.
 
     Args:
@@ -54,7 +55,7 @@ class QuerySteps(ClosedRanges):
         return watermark is not None and after.closed_to == watermark < _LAST_TIME and oldest > _FIRST_TIME
 
     def _lookback_rows(self, closed_to: int, head: int) -> list[DataFrame]:
-        """The rows that results after a watermark may need, up to a batch."""
+        """The rows up to the batch `head` that a result with `final_at > closed_to` may contain."""
         spans = [Span(self.asset.operator.reads.span_of(index, closed_to)[0], None) for index in range(len(self.asset.inputs))]
         return [self.reading.input(self.asset, index, head, span) for index, span in enumerate(spans)]
 
@@ -63,7 +64,11 @@ class QuerySteps(ClosedRanges):
         return [self.reading.input(self.asset, index, head, EVER, after) for index in range(len(self.asset.inputs))]
 
     def _new_query(self, frames: list[DataFrame]) -> RunningQuery:
-        """A query without state. Files that a killed process left are removed: the table's lock shows that none runs."""
+        """A query without state.
+
+        This process holds the table's lock, so no other process runs a query of the table. Files in its folder are those of a killed
+        process, and are removed.
+        """
         self.queries.drop(self.asset.name)
         remove_queries(self.reading.spark, self.reading.lake, f"{FOLDER}/{self.asset.name}")
         return RunningQuery(self.reading.spark, self.reading.lake, self.asset, frames)
