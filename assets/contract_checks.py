@@ -11,8 +11,8 @@ from assets.names import (
     first_duplicate,
     fold_case,
     folded_name,
-    is_key,
-    is_stored,
+    is_comparable,
+    is_storable,
     name_fault,
     nested_structs,
     table_name_fault,
@@ -134,7 +134,7 @@ def check_columns(declared: Sequence[StructField], names: Sequence[str]) -> None
 
 
 def _check_type(column: StructField) -> None:
-    if not is_stored(column.dataType):
+    if not is_storable(column.dataType):
         legal = (
             "types that a Delta table stores: no interval, time of day or void, no struct without fields, no decimal without digits, and "
             "no char or varchar within another type; declare it as string and cast where it is used"
@@ -165,7 +165,7 @@ def check_key(key: Sequence[str], schema: StructType, owner: str) -> None:
         if column not in columns:
             legal = f"the columns of {owner} are {', '.join(columns)}{did_you_mean(column, columns)}"
             raise ContractError.bad_value("unique_key", column, legal)
-        if not is_key(schema[column].dataType):
+        if not is_comparable(schema[column].dataType):
             raise ContractError.bad_value("unique_key", column, "columns that are no map and no variant, and contain no such field")
     if len({*key}) < len(key):
         raise ContractError.bad_value("unique_key", key, "each column once")

@@ -84,7 +84,7 @@ def nested_structs(kind: DataType) -> Iterator[StructType]:
     return (part for part in types_within(kind) if isinstance(part, StructType))
 
 
-def is_stored(kind: DataType) -> bool:
+def is_storable(kind: DataType) -> bool:
     """Whether a Delta table can store values of a type.
 
     A char or varchar column is stored as a string; a char or varchar within another type cannot be stored.
@@ -98,6 +98,6 @@ def is_stored(kind: DataType) -> bool:
     )
 
 
-def is_key(kind: DataType) -> bool:
+def is_comparable(kind: DataType) -> bool:
     """Whether a join can compare values of a type."""
     return not any(isinstance(part, MapType | VariantType) for part in types_within(kind))

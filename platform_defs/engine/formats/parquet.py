@@ -12,7 +12,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
 from assets.contracts import SourceContract
-from assets.names import is_stored
+from assets.names import is_storable
 from platform_defs.engine.formats.files import File
 from platform_defs.engine.formats.opening import hadoop_path, read_files
 from platform_defs.engine.formats.raw_rows import MALFORMED, PATH, RAW, arrival, union
@@ -68,7 +68,7 @@ def _rows(spark: SparkSession, contract: SourceContract, schema: StructType, fil
     type (a time of day), because Spark refuses to read it.
     """
     declared = {name.lower() for name in contract.struct.fieldNames()}
-    stored = StructType([f for f in schema.fields if f.name.lower() in declared or is_stored(f.dataType)])
+    stored = StructType([f for f in schema.fields if f.name.lower() in declared or is_storable(f.dataType)])
     typed = TypedRows(contract, schema)
 
     def read_rows(reader: DataFrameReader, paths: list[str]) -> DataFrame:

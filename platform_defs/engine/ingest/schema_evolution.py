@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql.types import StructField
 
 from assets.contracts import ENGINE_COLUMNS, SourceContract
-from assets.names import is_stored
+from assets.names import is_storable
 from platform_defs.engine.formats.files import File
 from platform_defs.engine.formats.new_columns import NewColumn, new_columns
 from platform_defs.engine.inputs.schemas import log_schema
@@ -25,7 +25,7 @@ def with_new_columns(spark: SparkSession, lake: Lake, contract: SourceContract, 
     if contract.new_columns != "add":
         return contract
     contract_of_log = contract.with_added_columns(_columns_added_to_log(lake, contract))
-    added = [StructField(c.name, c.type) for c in new_columns(spark, contract_of_log, files) if _is_legal(c.name) and is_stored(c.type)]
+    added = [StructField(c.name, c.type) for c in new_columns(spark, contract_of_log, files) if _is_legal(c.name) and is_storable(c.type)]
     room = MOST_ADDED - (len(contract_of_log.struct) - len(contract.struct))
     return contract_of_log.with_added_columns(added[:room])
 

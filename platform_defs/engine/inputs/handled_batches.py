@@ -3,8 +3,6 @@
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 
-from deltalake.exceptions import DeltaError
-
 from assets.contracts import CHANGELOGS, DerivedAsset
 from assets.names import name_fault
 from platform_defs.engine.inputs.progress import PROGRESS, Progress, results_table
@@ -23,7 +21,7 @@ def newest_handled(lake: Lake, assets: Mapping[str, DerivedAsset]) -> Iterator[t
     """
     configured = [results_table(asset) for asset in assets.values()]
     for table in [*configured, *_tables_not_configured(lake, {*configured, *assets})]:
-        with suppress(LakeError, DeltaError, ProgressError):
+        with suppress(LakeError, ProgressError):
             commit = (
                 lake.newest_commit(table, PROGRESS) if table in configured or lake.transaction(table, APPLICATION) is not None else None
             )
