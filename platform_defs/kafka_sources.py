@@ -17,7 +17,7 @@ from platform_defs.connection_values import LazyOptions, Secret, Value, registry
 from platform_defs.declared.models import Strict
 from platform_defs.engine.formats.kafka_options import HEADER, METADATA, Avro, Registry, Topics
 from platform_defs.kafka_sinks import KafkaSink
-from platform_defs.setting_values import PROJECT
+from platform_defs.settings.values import PROJECT
 
 _TOPICS = {"subscribe", "subscribepattern"}
 _OPTIONS = (

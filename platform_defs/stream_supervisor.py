@@ -8,6 +8,7 @@ from dagster import RunRecord
 from platform_defs.engine import Engine
 from platform_defs.sensors import lake_identity
 from platform_defs.settings import Settings
+from platform_defs.settings.stream_trigger import StreamTrigger
 from platform_defs.stream_runs import (
     HEALTHY_S,
     JOB,
@@ -20,7 +21,6 @@ from platform_defs.stream_runs import (
     running_process,
     stream_of,
 )
-from platform_defs.stream_trigger import StreamTrigger
 from platform_defs.tries import Tries, hash_of_work
 from platform_defs.waiting_input import waiting_input
 

@@ -13,9 +13,9 @@ from assets.pipeline import EARLIEST_DAY, LATEST_DAY
 from operators.timing import DAY_MS, length_ms
 from operators.triggers import EveryInterval, EveryRows, read_trigger
 from platform_defs.paths import PathError, canonical, canonical_local, canonical_of_tables
-from platform_defs.stream_trigger import StreamTrigger
+from platform_defs.settings.stream_trigger import StreamTrigger
 
-PROJECT = Path(__file__).resolve().parent.parent
+PROJECT = Path(__file__).resolve().parents[2]
 PREFIX = "TIDEMARK_"
 """The start of the name of each variable."""
 LONGEST_DAYS = 36_500

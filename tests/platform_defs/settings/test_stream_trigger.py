@@ -2,7 +2,7 @@
 
 import pytest
 
-from platform_defs.stream_trigger import StreamTrigger, TriggerError
+from platform_defs.settings.stream_trigger import StreamTrigger, TriggerError
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 from pydantic_settings import BaseSettings
 
 from operators.timing import length_ms
-from platform_defs.setting_values import PREFIX, Duration, PositiveDuration, Trigger
+from platform_defs.settings.values import PREFIX, Duration, PositiveDuration, Trigger
 
 _MOST_WINDOWS = 10_000
 

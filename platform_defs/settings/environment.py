@@ -18,10 +18,11 @@ from pydantic import AliasChoices, Field, ValidationError, model_validator
 from pydantic_settings import BaseSettings, PydanticBaseSettingsSource, SettingsConfigDict
 
 from operators.errors import TidemarkError
-from platform_defs.alert_values import BaseUrl, MailAddresses, ShellCommand, SmtpUrl, Webhook
 from platform_defs.paths import is_within
 from platform_defs.safe_text import HIDDEN, shortened
-from platform_defs.setting_values import (
+from platform_defs.settings.alert_values import BaseUrl, MailAddresses, ShellCommand, SmtpUrl, Webhook
+from platform_defs.settings.shop import ShopSettings
+from platform_defs.settings.values import (
     PREFIX,
     PROJECT,
     Day,
@@ -40,7 +41,6 @@ from platform_defs.setting_values import (
     StreamTriggerName,
     YamlFile,
 )
-from platform_defs.shop_settings import ShopSettings
 
 HOME = PROJECT / ".tidemark"
 _SECRET = ("alert_webhook", "alert_smtp", "alert_command", "alert_ui")
