@@ -10,7 +10,7 @@ from assets.days import day_end, day_of
 from assets.factories.partitions import daily
 from assets.pipeline import EARLIEST_DAY, Pipeline
 from operators.errors import TidemarkError
-from platform_defs.configured_lake import lake_of
+from platform_defs.connections.lake import lake_of
 from platform_defs.engine.engine import wall_clock
 from platform_defs.engine.ledger.ledger import Ledger
 from platform_defs.settings import Settings

@@ -13,9 +13,9 @@ from assets.pipeline import Pipeline
 from expectations import all_checks
 from expectations.new_rows import FULL
 from platform_defs.connections import connections
+from platform_defs.connections.kafka_sinks import check_steps
 from platform_defs.daily_partitions import daily_partitions
 from platform_defs.jobs import ADVANCE, RETRIES, export_job, ingest_job, land_changes_job, maintenance_job
-from platform_defs.kafka_sinks import check_steps
 from platform_defs.monitoring.alert_sensor import alert_sensor
 from platform_defs.monitoring.fresh_checks import fresh_checks, fresh_sensor, limits_of
 from platform_defs.parallel_work import ParallelWork

@@ -22,13 +22,13 @@ from pyspark.sql import SparkSession
 
 from assets.contracts import DerivedAsset, SourceContract
 from operators.errors import TidemarkError
-from platform_defs.connection_errors import ConnectionsError
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.advance.early_results import SHOWN
 from platform_defs.engine.advance.kept_table import KEPT
 from platform_defs.engine.advance.running_queries import FOLDER as QUERIES
 from platform_defs.engine.advance.running_queries import remove_queries
 from platform_defs.engine.advance.snapshot import snapshot
+from platform_defs.engine.formats.connection_errors import ConnectionsError
 from platform_defs.engine.ingest.stream import writer_name
 from platform_defs.engine.ingest.uncommitted import ATTEMPT, require_logs
 from platform_defs.engine.inputs.changelog_reader import APPLIED

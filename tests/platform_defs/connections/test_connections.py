@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from platform_defs.connection_values import Secret, registry_config, topic_options
 from platform_defs.connections import Connections, ConnectionsError, connections, read
+from platform_defs.connections.values import Secret, registry_config, topic_options
 from platform_defs.settings import Settings
 from platform_defs.spark.session import PINNED, spark_config
 

@@ -1,4 +1,4 @@
-"""The error of the file of the connections, in a module that the engine can import."""
+"""The error of the file of the connections. The engine catches it, since a secret of a topic is read only when the engine connects."""
 
 from operators.errors import TidemarkError
 

@@ -4,9 +4,9 @@ from collections.abc import Sequence
 
 from pydantic import Field
 
-from platform_defs.connection_errors import ConnectionsError
-from platform_defs.connection_values import Value, resolve_secrets
+from platform_defs.connections.values import Value, resolve_secrets
 from platform_defs.declared.models import Strict
+from platform_defs.engine.formats.connection_errors import ConnectionsError
 from platform_defs.paths import is_in_s3
 from platform_defs.settings import Settings, environment_value
 from platform_defs.setup.log_store import CLASS

@@ -10,12 +10,12 @@ from assets.contracts import DerivedAsset, SourceContract
 from assets.pipeline import Pipeline
 from operators import Aggregate
 from operators.errors import TidemarkError
-from platform_defs.connection_values import Secret, topic_options
 from platform_defs.connections import ConnectionsError, read
+from platform_defs.connections.kafka_sinks import KafkaSinkError
+from platform_defs.connections.values import Secret, topic_options
 from platform_defs.definitions import build
 from platform_defs.engine.operations.sink import Sink
 from platform_defs.engine.operations.topic import kept_clients
-from platform_defs.kafka_sinks import KafkaSinkError
 from platform_defs.settings import Settings
 from platform_defs.shop import shop
 

@@ -12,11 +12,11 @@ from assets.contracts import BoundedOutOfOrderness
 from assets.names import first_duplicate
 from assets.pipeline import Pipeline
 from operators.errors import TidemarkError, did_you_mean
-from platform_defs.connection_errors import ConnectionsError
-from platform_defs.connection_values import LazyOptions, Secret, Value, registry_config, value_text
+from platform_defs.connections.kafka_sinks import KafkaSink
+from platform_defs.connections.values import LazyOptions, Secret, Value, registry_config, value_text
 from platform_defs.declared.models import Strict
+from platform_defs.engine.formats.connection_errors import ConnectionsError
 from platform_defs.engine.formats.kafka_options import HEADER, METADATA, Avro, Registry, Topics
-from platform_defs.kafka_sinks import KafkaSink
 from platform_defs.settings.values import PROJECT
 
 _TOPICS = {"subscribe", "subscribepattern"}

@@ -8,7 +8,7 @@ from pydantic import AfterValidator, Field, model_validator
 from assets.names import first_duplicate
 from assets.pipeline import Pipeline
 from operators.errors import TidemarkError, did_you_mean
-from platform_defs.connection_values import Value, registry_config, topic_options
+from platform_defs.connections.values import Value, registry_config, topic_options
 from platform_defs.declared.models import Strict
 from platform_defs.engine.formats.kafka_options import Registry
 from platform_defs.engine.operations.sink import Sink

@@ -12,9 +12,9 @@ import yaml
 from assets.contracts import BoundedOutOfOrderness, Punctuated, SourceContract
 from assets.pipeline import Pipeline
 from platform_defs.connections import ConnectionsError, read
+from platform_defs.connections.kafka_sources import KafkaError
 from platform_defs.engine.formats.kafka_options import Topics
 from platform_defs.engine.ingest.topic_ranges import TopicRanges
-from platform_defs.kafka_sources import KafkaError
 
 NESTED = {"type": "record", "name": "in", "fields": [{"name": name, "type": "int"} for name in ("a", "b", "A")]}
 """A record with a field whose name equals another one, ignoring case."""

@@ -5,8 +5,8 @@ from typing import TypeVar
 
 from pydantic import Field
 
-from platform_defs.connection_errors import ConnectionsError
 from platform_defs.declared.models import Strict
+from platform_defs.engine.formats.connection_errors import ConnectionsError
 from platform_defs.settings import environment_value
 
 T = TypeVar("T")

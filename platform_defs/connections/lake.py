@@ -1,9 +1,9 @@
 """The lake of the settings, with the options of its store."""
 
 from operators.timing import length_ms
-from platform_defs.connections import connections
+from platform_defs.connections.file import connections
+from platform_defs.connections.s3 import store_of
 from platform_defs.engine.lake.tables import Lake
-from platform_defs.s3 import store_of
 from platform_defs.settings import Settings
 
 

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from platform_defs.connections import ConnectionsError, read
+from platform_defs.connections.s3 import S3, store_of
 from platform_defs.engine.lake.data_files import filesystem
 from platform_defs.engine.lake.objects import StoreError, pages
-from platform_defs.s3 import S3, store_of
 from platform_defs.settings import PROJECT, Settings
 from platform_defs.setup import log_store
 from platform_defs.setup.jars import JarError, pinned_jars

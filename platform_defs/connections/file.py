@@ -13,16 +13,16 @@ import yaml
 from pydantic import AfterValidator, Field, ValidationError
 
 from assets.pipeline import Pipeline
-from platform_defs.connection_errors import ConnectionsError
-from platform_defs.connection_values import Secret, Value, resolve_secrets
+from platform_defs.connections.kafka_sinks import KafkaSink, sinks_of
+from platform_defs.connections.kafka_sources import Kafka
+from platform_defs.connections.s3 import S3
+from platform_defs.connections.values import Secret, Value, resolve_secrets
 from platform_defs.declared.models import Strict
 from platform_defs.declared.pipeline import DeclaredError
 from platform_defs.declared.text import parse
+from platform_defs.engine.formats.connection_errors import ConnectionsError
 from platform_defs.engine.formats.kafka_options import Topics
 from platform_defs.engine.operations.sink import Sink
-from platform_defs.kafka_sinks import KafkaSink, sinks_of
-from platform_defs.kafka_sources import Kafka
-from platform_defs.s3 import S3
 from platform_defs.settings import Settings
 from platform_defs.setup.jars import KAFKA, SPARK
 
