@@ -10,8 +10,8 @@ import dagster as dg
 from dagster_pipes import PipesContext
 
 from operators.errors import TidemarkError
-from platform_defs.daily_partitions import daily_partitions
 from platform_defs.engine import Engine, LawError
+from platform_defs.orchestration.daily_partitions import daily_partitions
 from platform_defs.pipelines import configured_pipeline
 from platform_defs.settings import Settings
 from platform_defs.settings.stream_trigger import AVAILABLE_NOW, StreamTrigger

@@ -3,9 +3,9 @@
 import dagster as dg
 
 from platform_defs.engine import Engine
-from platform_defs.jobs import advance_request, later_days, maintenance_job, partition_days
-from platform_defs.readable_tables import readable_tables
-from platform_defs.stream_runs import reason_not_to_ingest
+from platform_defs.orchestration.jobs import advance_request, later_days, maintenance_job, partition_days
+from platform_defs.orchestration.readable_tables import readable_tables
+from platform_defs.orchestration.stream_runs import reason_not_to_ingest
 
 
 @dg.schedule(

@@ -20,12 +20,12 @@ from platform_defs.engine.accounting.recorded_account import RecordedAccount, Re
 from platform_defs.engine.engine import wall_clock
 from platform_defs.engine.ingest.new_records import NewRecords
 from platform_defs.engine.ingest.stream import writer_name
-from platform_defs.schedules import nightly
-from platform_defs.sensors import ledger_moved, new_input
+from platform_defs.orchestration.schedules import nightly
+from platform_defs.orchestration.sensors import ledger_moved, new_input
+from platform_defs.orchestration.stream_runs import STARTS_S, SUPERVISOR, TAG, reason_of_end, run_lock, stream_of
 from platform_defs.settings import Settings
-from platform_defs.stream_runs import STARTS_S, SUPERVISOR, TAG, reason_of_end, run_lock, stream_of
-from platform_defs.stream_supervisor import stream_supervisor
-from tests.platform_defs.test_retries import _commit, _land
+from platform_defs.stream.supervisor import stream_supervisor
+from tests.platform_defs.orchestration.test_retries import _commit, _land
 from tests.support.clock import Clock
 from tests.support.runs import added_run
 from tests.support.small_sources import DAY, START
@@ -121,7 +121,7 @@ def test_a_failure_after_a_long_run_is_the_first_in_a_row(daemon: Daemon, monkey
         assert daemon.tick() == "requested"
         daemon.end()
     assert "the last of 4 in a row" in daemon.tick()
-    monkeypatch.setattr("platform_defs.stream_supervisor.HEALTHY_S", 0.0)
+    monkeypatch.setattr("platform_defs.stream.supervisor.HEALTHY_S", 0.0)
     assert "the last of 1 in a row" in daemon.tick()
 
 

@@ -5,7 +5,7 @@ import pytest
 from dagster import DagsterInstance
 
 from platform_defs.engine.lake.errors import LakeError
-from platform_defs.run_errors import failed_steps
+from platform_defs.orchestration.run_errors import failed_steps
 
 
 class _OfAnotherLibrary(Exception): ...

@@ -12,7 +12,6 @@ from typing import Any, cast
 import dagster as dg
 import pytest
 
-from platform_defs import sensors
 from platform_defs.configured_engine import make_engine
 from platform_defs.definitions import build
 from platform_defs.engine import Engine
@@ -20,10 +19,11 @@ from platform_defs.engine.advance.pending_work import PendingWork
 from platform_defs.engine.engine import wall_clock
 from platform_defs.engine.ingest.control_batches import ControlBatches
 from platform_defs.engine.ledger.ledger import SourceEntry
-from platform_defs.jobs import advance_request, partition_days
-from platform_defs.readable_tables import readable_tables
-from platform_defs.schedules import nightly
-from platform_defs.sensors import lake_identity, ledger_moved, new_input
+from platform_defs.orchestration import sensors
+from platform_defs.orchestration.jobs import advance_request, partition_days
+from platform_defs.orchestration.readable_tables import readable_tables
+from platform_defs.orchestration.schedules import nightly
+from platform_defs.orchestration.sensors import lake_identity, ledger_moved, new_input
 from platform_defs.settings import Settings
 from tests.support.clock import Clock
 from tests.support.runs import added_run

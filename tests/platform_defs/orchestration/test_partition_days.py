@@ -17,7 +17,7 @@ from assets.factories.closed_range_table import FINALIZED, IN_DAYS, LAW, event_t
 from assets.factories.join_completeness import COMPLETENESS
 from assets.factories.partitions import daily, partitioned_range, range_tags
 from platform_defs.engine.accounting.day_accounts import DayAccount
-from platform_defs.parallel_work import ParallelWork
+from platform_defs.orchestration.parallel_work import ParallelWork
 from tests.support.small_sources import DAY, HOUR, START, join
 
 YEAR_1, YEAR_9999 = -62_135_596_800_000, 253_402_300_799_999

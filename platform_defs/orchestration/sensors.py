@@ -13,12 +13,12 @@ from dagster._core.errors import DagsterAssetCheckFailedError
 from platform_defs.engine import Engine
 from platform_defs.engine.inputs.identity import identity_of
 from platform_defs.engine.ledger.ledger import TABLE
-from platform_defs.jobs import advance_request, later_days, partition_days, repeated_request
-from platform_defs.readable_tables import readable_tables
-from platform_defs.run_errors import has_failed_with
-from platform_defs.stream_runs import reason_not_to_ingest
-from platform_defs.tries import Tries, tries
-from platform_defs.waiting_input import waiting_input
+from platform_defs.orchestration.jobs import advance_request, later_days, partition_days, repeated_request
+from platform_defs.orchestration.readable_tables import readable_tables
+from platform_defs.orchestration.run_errors import has_failed_with
+from platform_defs.orchestration.stream_runs import reason_not_to_ingest
+from platform_defs.orchestration.tries import Tries, tries
+from platform_defs.orchestration.waiting_input import waiting_input
 
 
 @dg.sensor(

@@ -6,10 +6,8 @@ import dagster as dg
 from dagster import RunRecord
 
 from platform_defs.engine import Engine
-from platform_defs.sensors import lake_identity
-from platform_defs.settings import Settings
-from platform_defs.settings.stream_trigger import StreamTrigger
-from platform_defs.stream_runs import (
+from platform_defs.orchestration.sensors import lake_identity
+from platform_defs.orchestration.stream_runs import (
     HEALTHY_S,
     JOB,
     SUPERVISOR,
@@ -21,8 +19,10 @@ from platform_defs.stream_runs import (
     running_process,
     stream_of,
 )
-from platform_defs.tries import Tries, hash_of_work
-from platform_defs.waiting_input import waiting_input
+from platform_defs.orchestration.tries import Tries, hash_of_work
+from platform_defs.orchestration.waiting_input import waiting_input
+from platform_defs.settings import Settings
+from platform_defs.settings.stream_trigger import StreamTrigger
 
 _LEFT = "its process has ended without a record, and its stream holds no lock"
 

@@ -10,10 +10,10 @@ import pytest
 from assets.contract_checks import ContractError
 from assets.factories.partitions import daily
 from assets.pipeline import Pipeline
-from platform_defs.daily_partitions import daily_partitions, first_day
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.ledger import Ledger, SourceEntry
-from platform_defs.jobs import later_days
+from platform_defs.orchestration.daily_partitions import daily_partitions, first_day
+from platform_defs.orchestration.jobs import later_days
 from platform_defs.settings import Settings
 from tests.support.small_sources import DAY, START, join, source
 

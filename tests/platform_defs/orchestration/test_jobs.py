@@ -8,7 +8,7 @@ import pytest
 
 from platform_defs.engine.formats.delta_change_feed import Landed
 from platform_defs.engine.operations.export import View, ViewError
-from platform_defs.jobs import export_job, land_changes_job
+from platform_defs.orchestration.jobs import export_job, land_changes_job
 
 
 def _export(**config: Any) -> tuple[dg.ExecuteInProcessResult, list[tuple[View, str]]]:

@@ -21,7 +21,7 @@ from expectations.finding import Finding, check_name
 from operators import TopN
 from platform_defs.engine.lake.interrupts import is_cancelled
 from platform_defs.engine.operations.in_parallel import THREADS
-from platform_defs.parallel_work import ParallelWork
+from platform_defs.orchestration.parallel_work import ParallelWork
 from platform_defs.resources.engine import engine_resource
 from platform_defs.resources.spark import SparkResource
 from platform_defs.settings import Settings
@@ -128,7 +128,7 @@ def test_a_run_that_configures_a_step_works_on_one_table_after_the_other():
 
 
 def test_a_run_of_several_processes_works_on_one_table_in_each_step(monkeypatch):
-    monkeypatch.setattr("platform_defs.parallel_work.IN_PROCESS", ())
+    monkeypatch.setattr("platform_defs.orchestration.parallel_work.IN_PROCESS", ())
     assert _threads(Tables().materialize()) == {threading.main_thread().name}
 
 
@@ -200,8 +200,8 @@ class Interrupted(BaseException):
 def cancelled(monkeypatch: pytest.MonkeyPatch) -> threading.Event:
     """Set when Spark's jobs are cancelled."""
     event = threading.Event()
-    monkeypatch.setattr("platform_defs.parallel_work.cancel_jobs", event.set)
-    monkeypatch.setattr("platform_defs.parallel_work.GRACE_S", 0.1)
+    monkeypatch.setattr("platform_defs.orchestration.parallel_work.cancel_jobs", event.set)
+    monkeypatch.setattr("platform_defs.orchestration.parallel_work.GRACE_S", 0.1)
     return event
 
 
@@ -236,7 +236,7 @@ def test_an_interrupt_ends_running_and_waiting_work(cancelled, monkeypatch):
         raise Interrupted("terminated")
 
     worker = _worker(MANY, until_cancelled)
-    monkeypatch.setattr("platform_defs.parallel_work.Future.result", interrupt)
+    monkeypatch.setattr("platform_defs.orchestration.parallel_work.Future.result", interrupt)
     with pytest.raises(Interrupted, match="terminated"):
         worker.do(_context("run", MANY), None, "t0")
     assert sorted(begun) == sorted(ended) == [f"t{n}" for n in range(THREADS)], "waiting work did not begin"

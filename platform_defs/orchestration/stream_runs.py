@@ -12,8 +12,8 @@ from dagster._core.storage.tags import REPOSITORY_LABEL_TAG
 
 from platform_defs.engine import Engine
 from platform_defs.engine.ingest.stream import writer_name
-from platform_defs.readable_tables import UNREADABLE
-from platform_defs.run_errors import failed_steps, short_line
+from platform_defs.orchestration.readable_tables import UNREADABLE
+from platform_defs.orchestration.run_errors import failed_steps, short_line
 
 JOB = "stream"
 """The name of the job."""
