@@ -67,7 +67,7 @@ def _is_users(file: str) -> bool:
     return not file.startswith("<") and Path(file) not in (
         Path(importlib.__file__),
         Path(__file__),
-        Path(__file__).with_name("pipelines.py"),
+        Path(__file__).with_name("loading.py"),
     )
 
 

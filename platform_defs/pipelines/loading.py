@@ -12,11 +12,11 @@ from assets.pipeline import Pipeline
 from operators.errors import TidemarkError
 from platform_defs.declared.pipeline import DeclaredError, read
 from platform_defs.declared.sql_pipeline import read_sql
+from platform_defs.pipelines.user_code import locating_errors
 from platform_defs.safe_text import shortened
 from platform_defs.settings import Settings
 from platform_defs.settings.values import SQL_ENDING, YAML_ENDINGS
 from platform_defs.shop import shop
-from platform_defs.user_code import locating_errors
 
 DEFAULT_NAME = "pipeline"
 _VARIABLE = "TIDEMARK_PIPELINE"

@@ -11,8 +11,8 @@ from assets.contract_checks import ContractError
 from platform_defs.configured_engine import make_engine
 from platform_defs.definitions import build
 from platform_defs.pipelines import PipelineError, configured_pipeline, load
+from platform_defs.pipelines.user_code import UserCodeError
 from platform_defs.settings import Settings
-from platform_defs.user_code import UserCodeError
 from tests.support.modules import modules_of
 
 TEXT = """
