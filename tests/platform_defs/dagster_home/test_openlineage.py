@@ -12,9 +12,9 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from platform_defs import dagster_home
 from platform_defs.dagster_home import IntegrationError, main, prepare
-from platform_defs.resources.event_log import EventLogStorage
+from platform_defs.dagster_home import instance as instance_module
+from platform_defs.dagster_home.event_log import EventLogStorage
 from platform_defs.settings import settings
 
 DAY = "2026-03-01"
@@ -100,7 +100,7 @@ def test_a_server_that_does_not_answer_does_not_fail_a_run(tmp_path: Path, monke
 
 
 def test_a_missing_package_is_named_with_the_way_to_install_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(dagster_home, "find_spec", lambda _: None)
+    monkeypatch.setattr(instance_module, "find_spec", lambda _: None)
     with pytest.raises(IntegrationError, match=r"dagster-openlineage is not installed: .*--group openlineage"):
         prepare(str(tmp_path), openlineage=True)
     prepare(str(tmp_path))

@@ -1,6 +1,9 @@
 """Dagster's configuration file: written once, brought up to date, and never changed once a user has written it."""
 
+import hashlib
+
 import dagster as dg
+import pytest
 import yaml
 from dagster._core.execution.api import create_execution_plan
 from dagster._core.op_concurrency_limits_counter import GlobalOpConcurrencyLimitsCounter
@@ -9,6 +12,7 @@ from dagster._core.run_coordinator import QueuedRunCoordinator
 from assets.factories.pool import SPARK
 from platform_defs import dagster_home
 from platform_defs.dagster_home import prepare
+from platform_defs.dagster_home.event_log import EventLogStorage
 from platform_defs.settings import settings
 
 EARLIER = "nux: {enabled: false}\ntelemetry: {enabled: false}\n"
@@ -59,6 +63,31 @@ def test_a_file_of_an_earlier_version_is_brought_up_to_date(tmp_path):
     assert "event_log_storage" in _config(prepare(str(tmp_path)))
     moved = tmp_path.rename(tmp_path.with_name("moved"))
     assert _config(prepare(str(moved)))["event_log_storage"]["config"] == {"base_dir": f"{moved}/history/runs"}
+
+
+def _with_the_former_module(folder, openlineage):
+    """The file of a version whose event log was in `platform_defs.resources`: its mark, and the rest."""
+    mark, rest = (prepare(str(folder), openlineage=openlineage) / "dagster.yaml").read_text().split("\n", 1)
+    former = rest.replace("platform_defs.dagster_home.event_log", "platform_defs.resources.event_log")
+    assert former != rest
+    return mark.replace(hashlib.sha256(rest.encode()).hexdigest()[:12], hashlib.sha256(former.encode()).hexdigest()[:12]), former
+
+
+@pytest.mark.parametrize("openlineage", [False, True])
+def test_a_file_with_the_former_module_of_the_event_log_is_brought_up_to_date(tmp_path, openlineage):
+    file = tmp_path / "dagster.yaml"
+    file.write_text("\n".join(_with_the_former_module(tmp_path, openlineage)))
+    prepare(str(tmp_path), openlineage=openlineage)
+    assert "module: platform_defs.dagster_home.event_log" in file.read_text()
+    assert "platform_defs.resources" not in file.read_text()
+
+
+def test_a_changed_file_with_the_former_module_of_the_event_log_works(tmp_path):
+    changed = "\n".join(_with_the_former_module(tmp_path, openlineage=False)).replace("nux: {enabled: false}", "nux: {enabled: true}")
+    (tmp_path / "dagster.yaml").write_text(changed)
+    with dg.DagsterInstance.from_config(str(prepare(str(tmp_path)))) as instance:
+        assert isinstance(instance.event_log_storage, EventLogStorage)
+    assert (tmp_path / "dagster.yaml").read_text() == changed
 
 
 def test_a_file_that_a_user_has_changed_is_kept(tmp_path):

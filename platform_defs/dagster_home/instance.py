@@ -1,4 +1,4 @@
-"""The folder of Dagster's instance, `DAGSTER_HOME`, and its configuration file `dagster.yaml`."""
+"""Creates the folder of Dagster's instance and its configuration file `dagster.yaml`, and keeps a file that a user has changed."""
 
 import hashlib
 import json
@@ -21,7 +21,7 @@ concurrency:
   pools: {{granularity: run, default_limit: 1}}
 event_log_storage:
 {storage}"""
-_STORAGE = """  module: platform_defs.resources.event_log
+_STORAGE = """  module: platform_defs.dagster_home.event_log
   class: EventLogStorage
   config: {{base_dir: {folder}}}
 """
@@ -104,7 +104,3 @@ def main() -> int:
         return 1
     sys.stdout.write(f"{folder}\n")
     return 0
-
-
-if __name__ == "__main__":
-    sys.exit(main())

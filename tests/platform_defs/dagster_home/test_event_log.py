@@ -13,11 +13,10 @@ import dagster as dg
 import pytest
 from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventLogStorage
 
-from platform_defs.dagster_home import prepare
-from platform_defs.resources import event_log
-from platform_defs.resources.event_log import EventLogStorage
+from platform_defs.dagster_home import event_log, prepare
+from platform_defs.dagster_home.event_log import EventLogStorage
 from platform_defs.settings import PROJECT
-from tests.platform_defs.resources.numbers import numbers
+from tests.platform_defs.dagster_home.numbers import numbers
 
 
 @pytest.fixture
@@ -83,7 +82,7 @@ def test_two_processes_store_events_at_the_same_time(instance):
     made, by_other = 1, 2
     stored = instance.all_logs(dg.materialize([numbers], instance=instance).run_id)
     work = f"store_events_of_runs({str(_databases(instance))!r}, {by_other})"
-    code = f"import gc; gc.disable(); from tests.platform_defs.resources.numbers import store_events_of_runs; {work}"
+    code = f"import gc; gc.disable(); from tests.platform_defs.dagster_home.numbers import store_events_of_runs; {work}"
     with subprocess.Popen([sys.executable, "-c", code], cwd=PROJECT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as other:
         assert other.stdin is not None
         assert other.stdout is not None

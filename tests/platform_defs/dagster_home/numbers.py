@@ -6,7 +6,7 @@ import sys
 import dagster as dg
 from dagster._serdes import deserialize_value
 
-from platform_defs.resources.event_log import EventLogStorage
+from platform_defs.dagster_home.event_log import EventLogStorage
 
 
 @dg.asset(check_specs=[dg.AssetCheckSpec("is_counted", asset="numbers")])
