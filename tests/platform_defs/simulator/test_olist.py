@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from examples.olist.prepare import ITEMS, ORDERS, PAYMENTS, PRODUCTS, prepare
+from platform_defs.simulator.olist import ITEMS, ORDERS, PAYMENTS, PRODUCTS, prepare
 from tests.support.shared_data import OLIST
 
 real = pytest.mark.skipif(not (OLIST / ORDERS).is_file(), reason=f"the Olist sample is not at {OLIST}")

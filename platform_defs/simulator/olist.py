@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Literal, TypedDict
 
 from operators.errors import TidemarkError
-from platform_defs.simulator import land
+from platform_defs.simulator.day import land
 
 ORDERS = "olist_orders_dataset.csv"
 PAYMENTS = "olist_order_payments_dataset.csv"
