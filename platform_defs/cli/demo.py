@@ -16,7 +16,7 @@ from operators.timing import duration_ms
 from platform_defs.cli import status
 from platform_defs.cli.demo_lake import FOLDER, PREPARED_FOLDER, DemoLake
 from platform_defs.configured_engine import make_engine
-from platform_defs.dagster_home import prepare
+from platform_defs.dagster_home.instance import prepare
 from platform_defs.definitions import build
 from platform_defs.engine import Engine
 from platform_defs.settings import Settings, settings

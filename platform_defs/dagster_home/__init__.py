@@ -1,5 +1,4 @@
-"""The folder of Dagster's instance, `DAGSTER_HOME`: its configuration file `dagster.yaml`, and the event log that this names."""
+"""The folder of Dagster's instance, `DAGSTER_HOME`: its configuration file `dagster.yaml`, and the event log that this names.
 
-from platform_defs.dagster_home.instance import IntegrationError, main, prepare
-
-__all__ = ["IntegrationError", "main", "prepare"]
+Each process of Dagster imports the event log, so nothing is imported here: the settings would take seconds.
+"""

@@ -2,7 +2,7 @@
 
 import sys
 
-from platform_defs.dagster_home import main
+from platform_defs.dagster_home.instance import main
 
 if __name__ == "__main__":
     sys.exit(main())

@@ -13,8 +13,9 @@ import dagster as dg
 import pytest
 from dagster._core.storage.event_log.sqlite.sqlite_event_log import SqliteEventLogStorage
 
-from platform_defs.dagster_home import event_log, prepare
+from platform_defs.dagster_home import event_log
 from platform_defs.dagster_home.event_log import EventLogStorage
+from platform_defs.dagster_home.instance import prepare
 from platform_defs.settings import PROJECT
 from tests.platform_defs.dagster_home.numbers import numbers
 

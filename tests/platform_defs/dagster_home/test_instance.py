@@ -11,8 +11,8 @@ from dagster._core.run_coordinator import QueuedRunCoordinator
 
 from assets.factories.pool import SPARK
 from platform_defs import dagster_home
-from platform_defs.dagster_home import prepare
 from platform_defs.dagster_home.event_log import EventLogStorage
+from platform_defs.dagster_home.instance import prepare
 from platform_defs.settings import settings
 
 EARLIER = "nux: {enabled: false}\ntelemetry: {enabled: false}\n"

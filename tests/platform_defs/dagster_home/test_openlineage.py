@@ -12,9 +12,9 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from platform_defs.dagster_home import IntegrationError, main, prepare
 from platform_defs.dagster_home import instance as instance_module
 from platform_defs.dagster_home.event_log import EventLogStorage
+from platform_defs.dagster_home.instance import IntegrationError, main, prepare
 from platform_defs.settings import settings
 
 DAY = "2026-03-01"

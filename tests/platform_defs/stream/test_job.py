@@ -14,7 +14,7 @@ import pytest
 
 from assets.contracts import DerivedAsset
 from operators import Aggregate, Tumbling, WindowedAggregate
-from platform_defs.dagster_home import prepare
+from platform_defs.dagster_home.instance import prepare
 from platform_defs.engine import Engine
 from platform_defs.engine.operations.law_in_turn import LawInTurn
 from platform_defs.orchestration.stream_runs import TAG, reason_of_end, running_process, stream_of
