@@ -18,6 +18,7 @@ from platform_defs.dagster_home.event_log import EventLogStorage
 from platform_defs.dagster_home.instance import prepare
 from platform_defs.settings import PROJECT
 from tests.platform_defs.dagster_home.numbers import numbers
+from tests.support.new_process import output_after_import
 
 
 @pytest.fixture
@@ -32,6 +33,11 @@ def _databases(instance: dg.DagsterInstance) -> Path:
 
 def test_the_configured_instance_uses_this_storage(instance):
     assert isinstance(instance.event_log_storage, EventLogStorage)
+
+
+def test_the_processes_of_dagster_that_import_it_import_neither_settings_nor_spark():
+    module = "platform_defs.dagster_home.event_log"
+    assert output_after_import(module, "{'platform_defs.settings', 'pyspark'} & {*sys.modules}") == "set()\n"
 
 
 def test_dagsters_own_class_reads_the_same_events(instance):
