@@ -28,7 +28,7 @@ from expectations.checks import Findings, findings, log_findings
 from expectations.finding import check_name
 from platform_defs.cli.demo import advance_in_dagster, ingest_in_dagster
 from platform_defs.configured_engine import make_engine
-from platform_defs.dagster_home import prepare
+from platform_defs.dagster_home.instance import prepare
 from platform_defs.definitions import build
 from platform_defs.engine import Engine
 from platform_defs.engine.advance.advance import Step

@@ -12,9 +12,9 @@ from assets.factories.metadata import COLUMN_DESCRIPTIONS
 from platform_defs.cli.commands import app
 from platform_defs.engine.ledger.rows import SCHEMA, SourceEntry
 from platform_defs.monitoring.catalog import OF_A_STREAM, OF_THE_LAKE, Described
-from platform_defs.setting_values import PREFIX, PROJECT
 from platform_defs.settings import Settings
-from platform_defs.shop_settings import ShopSettings
+from platform_defs.settings.shop import ShopSettings
+from platform_defs.settings.values import PREFIX, PROJECT
 
 _MARK = re.compile(r"<!-- generated: ([\w-]+) -->")
 _LONG_NAME = re.compile(r"(?<=<code>)[^<>\s]{32,}(?=</code>)")

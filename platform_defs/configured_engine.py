@@ -6,8 +6,8 @@ from pyspark.sql import SparkSession
 
 from assets.pipeline import Pipeline
 from operators.timing import length_ms
-from platform_defs.configured_lake import lake_of
 from platform_defs.connections import connections
+from platform_defs.connections.lake import lake_of
 from platform_defs.engine import Engine
 from platform_defs.engine.operations.retention import LakeRetention
 from platform_defs.pipelines import configured_pipeline

@@ -14,20 +14,20 @@ from assets.pipeline import Pipeline
 from expectations import suite_and_table_checks
 from expectations.new_rows import FULL
 from platform_defs.connections import connections
-from platform_defs.daily_partitions import daily_partitions
-from platform_defs.jobs import ADVANCE, RETRIES, export_job, ingest_job, land_changes_job, maintenance_job
-from platform_defs.kafka_sinks import check_steps
+from platform_defs.connections.kafka_sinks import check_steps
 from platform_defs.monitoring.alert_sensor import alert_sensor
 from platform_defs.monitoring.fresh_checks import fresh_checks, fresh_sensor, limits_of
-from platform_defs.parallel_work import ParallelWork
+from platform_defs.orchestration.daily_partitions import daily_partitions
+from platform_defs.orchestration.jobs import ADVANCE, RETRIES, export_job, ingest_job, land_changes_job, maintenance_job
+from platform_defs.orchestration.parallel_work import ParallelWork
+from platform_defs.orchestration.schedules import nightly, nightly_checks, nightly_maintenance
+from platform_defs.orchestration.sensors import ledger_moved, new_input
 from platform_defs.pipelines import configured_pipeline
 from platform_defs.resources.engine import engine_resource
 from platform_defs.resources.spark import SparkResource
-from platform_defs.schedules import nightly, nightly_checks, nightly_maintenance
-from platform_defs.sensors import ledger_moved, new_input
 from platform_defs.settings import Settings, settings
 from platform_defs.stream.job import stream_job
-from platform_defs.stream_supervisor import stream_supervisor
+from platform_defs.stream.supervisor import stream_supervisor
 
 
 def build(values: Settings, pipeline: Pipeline | None = None) -> dg.Definitions:

@@ -18,8 +18,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from assets.contracts import DerivedAsset, SourceContract
-from platform_defs import faults
-from platform_defs.engine import Engine
+from platform_defs.engine import Engine, faults
 from platform_defs.engine.lake.small_queries import small_session
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.setup.broker import Broker

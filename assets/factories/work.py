@@ -63,7 +63,7 @@ Work = Callable[[EnginePort, RunDetails], Any]
 
 
 class Worker(Protocol):
-    """Does the work of steps: one after the other, or in parallel as `platform_defs.parallel_work.ParallelWork` does."""
+    """Does the work of steps: one after the other, or in parallel as `platform_defs.orchestration.parallel_work.ParallelWork` does."""
 
     def add(self, step: str, inputs: Sequence[str], work: Work) -> None:
         """Register a step's work.

@@ -9,9 +9,9 @@ from pyspark.sql import functions as F
 from benchmarks.live.pipeline import EVENTS, TOTALS, WINDOWS
 from platform_defs.engine import Engine
 from platform_defs.engine.operations.topic import STEP
+from platform_defs.settings.stream_trigger import StreamTrigger
 from platform_defs.stream.reports import Reports
 from platform_defs.stream.run import StreamRun
-from platform_defs.stream_trigger import StreamTrigger
 
 
 def finish(engine: Engine, reports: Reports) -> None:

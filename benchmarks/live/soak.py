@@ -23,7 +23,7 @@ from benchmarks.live.samples import Sample, Sampler, files_by_kind
 from benchmarks.live.world import World, streaming
 from benchmarks.results import machine
 from platform_defs.engine import Engine
-from platform_defs.setting_values import memory_mib
+from platform_defs.settings.values import memory_mib
 from platform_defs.setup.broker import running_broker
 from platform_defs.spark.session import LOGGING
 

@@ -35,8 +35,8 @@ from platform_defs.engine.operations.in_parallel import advance_in_parallel
 from platform_defs.paths import canonical_local
 from platform_defs.safe_text import without_credentials
 from platform_defs.settings import settings
+from platform_defs.settings.stream_trigger import StreamTrigger
 from platform_defs.stream.run import StreamRun
-from platform_defs.stream_trigger import StreamTrigger
 
 app = typer.Typer(
     no_args_is_help=True, add_completion=False, pretty_exceptions_enable=False, help="Temporal operators on Spark, every row accounted for."

@@ -16,12 +16,12 @@ from operators.timing import duration_ms
 from platform_defs.cli import status
 from platform_defs.cli.demo_lake import FOLDER, PREPARED_FOLDER, DemoLake
 from platform_defs.configured_engine import make_engine
-from platform_defs.dagster_home import prepare
+from platform_defs.dagster_home.instance import prepare
 from platform_defs.definitions import build
 from platform_defs.engine import Engine
 from platform_defs.settings import Settings, settings
 from platform_defs.shop import shop
-from platform_defs.simulator import SOURCES, Shop, ShopDay, drop, simulate
+from platform_defs.simulator import SOURCES, Shop, ShopDay, drop, olist, simulate
 
 _QUIET_LOGS = {"loggers": {"console": {"config": {"log_level": "WARNING"}}}}
 Arrival = Literal["by_time", "as_is"]
@@ -111,17 +111,15 @@ def _simulated(folder: DemoLake, day: ShopDay, parts: int, planned_rows: dict[st
 
 def _of_olist(data: Path, folder: DemoLake, parts: int, arrival: Arrival) -> Callable[[int], object]:
     """Prepare Olist's files in a separate folder; returns a function that lands a part of them."""
-    from examples.olist.prepare import PREPARED, prepare
-
     prepared_folder = folder.root / PREPARED_FOLDER
-    prepare(data, prepared_folder, parts, arrival)
+    olist.prepare(data, prepared_folder, parts, arrival)
 
     def move(name: str) -> None:
-        for source in PREPARED:
+        for source in olist.PREPARED:
             (folder.landing / source).mkdir(parents=True, exist_ok=True)
             (prepared_folder / source / name).rename(folder.landing / source / name)
 
-    return lambda part: _land(folder, PREPARED, name := f"part-{part:05d}.csv", lambda: move(name))
+    return lambda part: _land(folder, olist.PREPARED, name := f"part-{part:05d}.csv", lambda: move(name))
 
 
 def _land(folder: DemoLake, sources: Iterable[str], name: str, write_files: Callable[[], object]) -> None:

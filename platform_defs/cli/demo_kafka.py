@@ -12,8 +12,8 @@ from pyspark.sql import SparkSession
 
 from operators.errors import TidemarkError
 from platform_defs.cli import demo, render, status
-from platform_defs.setting_values import PREFIX
 from platform_defs.settings import HOME, settings
+from platform_defs.settings.values import PREFIX
 from platform_defs.setup.broker import running_broker
 from platform_defs.simulator import SOURCES, ShopDay
 from platform_defs.spark.session import session

@@ -19,8 +19,8 @@ from platform_defs.engine.ingest.stream import writer_name
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.operations.failures import FOLDER as FAILURES
 from platform_defs.paths import is_within
-from platform_defs.setting_values import PREFIX
 from platform_defs.settings import HOME, Settings
+from platform_defs.settings.values import PREFIX
 
 FOLDER = HOME / "demo"
 MARK = "_made_by_the_demo"

@@ -17,9 +17,9 @@ from platform_defs.cli.failures import without_rows
 from platform_defs.cli.render import errors, print_warning
 from platform_defs.cli.unloaded_settings import warn_of_unloaded_settings
 from platform_defs.engine.lake.lost_jvm import lost_jvm
+from platform_defs.pipelines.user_code import UserCodeError
 from platform_defs.safe_text import without_credentials
 from platform_defs.settings import settings
-from platform_defs.user_code import UserCodeError
 
 _UsageError = cast(type[Exception], typer.BadParameter.__base__)
 """The error that Typer raises for a command line that it cannot parse."""

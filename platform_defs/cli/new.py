@@ -13,8 +13,8 @@ from pydantic import ValidationError
 from platform_defs.cli import render
 from platform_defs.cli.arguments import ArgumentError, Json, canonical_folder
 from platform_defs.paths import canonical_local
-from platform_defs.setting_values import PROJECT
 from platform_defs.settings import Settings
+from platform_defs.settings.values import PROJECT
 
 app = typer.Typer()
 TEMPLATE = Path(__file__).resolve().parent.parent / "template"

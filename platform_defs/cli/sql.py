@@ -22,12 +22,12 @@ from operators.sql.relations import Input, reads_ingest_time, walk
 from operators.sql.tables import CreateTable
 from platform_defs.cli import render
 from platform_defs.cli.arguments import ArgumentError, Json
+from platform_defs.connections.kafka_sinks import KafkaSink
+from platform_defs.connections.kafka_sources import KafkaSource
 from platform_defs.declared.pipeline import DeclaredError
 from platform_defs.declared.sql_pipeline import sources_of, tables_of, targets_of
 from platform_defs.declared.sql_sources import DELTA, FILES, KAFKA, DeclaredSource
 from platform_defs.declared.sql_targets import Target
-from platform_defs.kafka_sinks import KafkaSink
-from platform_defs.kafka_sources import KafkaSource
 from platform_defs.safe_text import shortened
 from platform_defs.settings import settings
 from platform_defs.spark.session import session

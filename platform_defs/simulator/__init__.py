@@ -2,6 +2,8 @@
 
 Some rows are late, duplicate or invalid. Equal `Shop` values always give equal lines. Times are whole milliseconds since the epoch.
 `arrival` is the time at which a line reaches the platform; it only decides which file the line is in.
+
+The module `olist` lands real rows for the same tables.
 """
 
 from platform_defs.simulator.day import drop, land, simulate

@@ -14,10 +14,10 @@ from pyspark.sql import SparkSession
 
 from operators.errors import TidemarkError
 from platform_defs.connections import HADOOP, connections
+from platform_defs.connections.s3 import store_of
 from platform_defs.engine.lake.arrow_rows import java_class
 from platform_defs.engine.lake.compaction import SMALL_BYTES
 from platform_defs.paths import is_local
-from platform_defs.s3 import store_of
 from platform_defs.settings import Settings
 from platform_defs.setup.jars import S3, jar_paths
 from platform_defs.setup.java import JavaNotFound, find_java

@@ -35,7 +35,7 @@ from platform_defs.engine.ledger.ledger import Entry
 from platform_defs.engine.operations.advance_all import Failed
 from platform_defs.engine.operations.failures import describe_error
 from platform_defs.engine.operations.publish_to_topic import Published, sum_of
-from platform_defs.readable_tables import UNREADABLE
+from platform_defs.orchestration.readable_tables import UNREADABLE
 from platform_defs.stream.changed_days import changed_days
 from platform_defs.stream.collected import Collected
 from platform_defs.stream.reports import Accounts, Steps

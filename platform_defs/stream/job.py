@@ -10,11 +10,11 @@ from operators.timing import DAY_MS, length_ms
 from platform_defs.engine import Engine
 from platform_defs.monitoring.endpoint import EndpointError
 from platform_defs.monitoring.stream_metrics import metrics_of_stream
+from platform_defs.orchestration.stream_runs import JOB, TAG, run_lock, stream_of
 from platform_defs.settings import Settings
+from platform_defs.settings.stream_trigger import StreamTrigger, TriggerError
 from platform_defs.stream.dagster_reports import DagsterReports
 from platform_defs.stream.run import StreamRun
-from platform_defs.stream_runs import JOB, TAG, run_lock, stream_of
-from platform_defs.stream_trigger import StreamTrigger, TriggerError
 
 DESCRIPTION = (
     "Ingests files and records at an interval, advances all tables after each batch, publishes those with a sink, and accounts for them, "

@@ -10,13 +10,13 @@ import dagster as dg
 from dagster_pipes import PipesContext
 
 from operators.errors import TidemarkError
-from platform_defs.daily_partitions import daily_partitions
 from platform_defs.engine import Engine, LawError
+from platform_defs.orchestration.daily_partitions import daily_partitions
 from platform_defs.pipelines import configured_pipeline
 from platform_defs.settings import Settings
+from platform_defs.settings.stream_trigger import AVAILABLE_NOW, StreamTrigger
 from platform_defs.stream.dagster_reports import DagsterReports
 from platform_defs.stream.run import StreamRun
-from platform_defs.stream_trigger import AVAILABLE_NOW, StreamTrigger
 
 _EVENT, _LAW, _ERROR = "tidemark.event", "tidemark.law", "tidemark.error"
 

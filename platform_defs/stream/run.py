@@ -22,9 +22,9 @@ from platform_defs.engine.operations.law_in_turn import LawInTurn
 from platform_defs.engine.operations.publish_all import PublishAll
 from platform_defs.engine.operations.publish_to_topic import Published
 from platform_defs.engine.operations.topic import kept_clients
-from platform_defs.readable_tables import UNREADABLE
+from platform_defs.orchestration.readable_tables import UNREADABLE
+from platform_defs.settings.stream_trigger import StreamTrigger
 from platform_defs.stream.reports import Reports
-from platform_defs.stream_trigger import StreamTrigger
 
 
 class StreamError(TidemarkError, RuntimeError):

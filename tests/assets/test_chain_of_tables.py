@@ -8,7 +8,7 @@ from assets.factories.closed_range_table import event_time_asset
 from assets.factories.upserted_table import upserted_asset
 from operators import Aggregate, TopN, Tumbling, WindowedAggregate
 from platform_defs.engine import Engine
-from platform_defs.parallel_work import ParallelWork
+from platform_defs.orchestration.parallel_work import ParallelWork
 from tests.conftest import MakeEngine
 from tests.support.small_sources import DAY, MINUTE, Event, replay, rows_of, source
 

@@ -16,8 +16,7 @@ from deltalake import DeltaTable
 from pyspark.sql import SparkSession
 
 from operators.changelog import fold
-from platform_defs import faults
-from platform_defs.engine import Engine
+from platform_defs.engine import Engine, faults
 from platform_defs.engine.lake import compaction
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger import store as ledger_store

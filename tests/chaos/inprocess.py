@@ -7,8 +7,7 @@ from unittest.mock import patch
 
 from pyspark.sql import SparkSession
 
-from platform_defs import faults
-from platform_defs.engine import Engine
+from platform_defs.engine import Engine, faults
 from platform_defs.engine.lake import compaction
 from tests.chaos.child import NEVER, Child, Instructions
 from tests.chaos.content import Content, content

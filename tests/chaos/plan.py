@@ -5,7 +5,7 @@ from collections import Counter, defaultdict
 from dataclasses import dataclass, field
 from random import Random
 
-from platform_defs.faults import POINTS
+from platform_defs.engine.faults import POINTS
 from tests.chaos.stream import Action
 
 Passages = dict[int, list[str]]

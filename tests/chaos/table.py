@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from platform_defs.faults import POINTS
+from platform_defs.engine.faults import POINTS
 from tests.chaos.plan import TIMER, Planner
 
 PAGE = Path(__file__).resolve().parents[2] / "docs" / "explanation" / "reliability.md"

@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from platform_defs.faults import POINTS
+from platform_defs.engine.faults import POINTS
 from tests.chaos import table
 from tests.chaos.__main__ import arguments
 from tests.chaos.content import COMPARED, TABLES, content, differences

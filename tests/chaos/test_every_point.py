@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from platform_defs import faults
+from platform_defs.engine import faults
 from platform_defs.engine.ledger import store as ledger_store
 from platform_defs.spark.served import serving_session
 from tests.chaos.child import LEASE_S

@@ -7,8 +7,8 @@ import typer
 from pydantic import ValidationError
 
 from platform_defs.cli.commands import app
-from platform_defs.setting_values import PREFIX
 from platform_defs.settings import PROJECT, Settings, unknown_variables
+from platform_defs.settings.values import PREFIX
 
 TARGETS = {*re.findall(r"^([a-z0-9-]+):", (PROJECT / "Makefile").read_text("utf-8"), re.MULTILINE)}
 _NAMED = re.compile(r"`(?:[\w./]*/)?((?:make|tidemark) [^`]+)`")

@@ -9,9 +9,9 @@ import typer
 
 from platform_defs.cli.commands import app
 from platform_defs.engine.ledger.rows import SCHEMA
-from platform_defs.setting_values import PREFIX, PROJECT
 from platform_defs.settings import Settings
-from platform_defs.shop_settings import ShopSettings
+from platform_defs.settings.shop import ShopSettings
+from platform_defs.settings.values import PREFIX, PROJECT
 
 _SPEC = importlib.util.spec_from_file_location("docs_hooks", PROJECT / "docs" / "hooks.py")
 hooks = importlib.util.module_from_spec(_SPEC)  # pyright: ignore[reportArgumentType]

@@ -4,7 +4,7 @@ import re
 from pathlib import Path
 
 import platform_defs
-from platform_defs import faults
+from platform_defs.engine import faults
 
 CODE = Path(platform_defs.__path__[0])
 CALL = re.compile(r"""\bpoint\(\s*["']([^"']+)["']""")

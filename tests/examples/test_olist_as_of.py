@@ -8,8 +8,8 @@ from pyspark.sql import SparkSession
 
 from assets.contracts import DerivedAsset, Preparation
 from assets.shop.sources import Policy, order_updates, payments
-from examples.olist.prepare import ITEMS, prepare
 from operators import AsOfJoin
+from platform_defs.simulator.olist import ITEMS, prepare
 from tests.conftest import MakeEngine
 from tests.support.shared_data import OLIST
 from tests.support.small_sources import rows_of

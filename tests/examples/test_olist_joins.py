@@ -11,9 +11,9 @@ from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
 from assets.shop.sources import Policy, orders, payments
-from examples.olist.prepare import ORDERS, prepare
 from operators import IntervalJoin
 from platform_defs.engine import Engine
+from platform_defs.simulator.olist import ORDERS, prepare
 from tests.conftest import MakeEngine
 from tests.support.shared_data import OLIST
 from tests.support.small_sources import correct_totals, rows_of

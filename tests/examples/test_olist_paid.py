@@ -10,9 +10,9 @@ from assets.pipeline import Pipeline
 from assets.preparation import Preparation
 from assets.shop import tables as plans
 from assets.shop.sources import Policy, order_items, orders, payments
-from examples.olist.prepare import ITEMS, prepare
 from operators import Aggregate, Deduplicate, IntervalJoin, TopN, Tumbling, WindowedAggregate
 from platform_defs.declared.sql_pipeline import read_sql
+from platform_defs.simulator.olist import ITEMS, prepare
 from tests.conftest import MakeEngine
 from tests.support.shared_data import OLIST
 from tests.support.small_sources import rows_of

@@ -8,8 +8,8 @@ import pytest
 from assets.contracts import DerivedAsset
 from assets.shop import tables as plans
 from assets.shop.sources import Policy, order_items
-from examples.olist.prepare import ITEMS, prepare
 from operators import TopK, Tumbling, WindowedAggregate
+from platform_defs.simulator.olist import ITEMS, prepare
 from tests.conftest import MakeEngine
 from tests.support.shared_data import OLIST
 from tests.support.small_sources import rows_of

@@ -10,7 +10,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 import operators
-from examples.olist.prepare import ITEMS, ORDERS
+from platform_defs.simulator.olist import ITEMS, ORDERS
 from tests.support.shared_data import OLIST
 
 pytestmark = [

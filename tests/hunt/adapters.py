@@ -23,6 +23,7 @@ from platform_defs.engine.advance.closed_ranges import ClosedRanges
 from platform_defs.engine.advance.corrections import add_correction
 from platform_defs.engine.advance.step_size import SHARES
 from platform_defs.engine.engine import Engine
+from platform_defs.engine.faults import point
 from platform_defs.engine.formats.files import File, FileRecords
 from platform_defs.engine.ingest.event_time_spread import is_uneven
 from platform_defs.engine.ingest.ingest import Ingest, IngestError, _Done
@@ -43,7 +44,6 @@ from platform_defs.engine.ledger.store import Version as LedgerVersion
 from platform_defs.engine.ledger.store import make_empty_commit
 from platform_defs.engine.operations.failures import Failures
 from platform_defs.engine.operations.maintenance import Maintenance, _Table
-from platform_defs.faults import point
 from tests.hunt.accounts import sim_account
 from tests.hunt.frames import COUNTS, LOG, PAIRS, REJECTS, Rows
 from tests.hunt.lake import SimLake, Snapshot, rows_of

@@ -9,8 +9,8 @@ import dagster as dg
 
 from assets.days import day_end
 from assets.factories.partitions import RANGE_END
-from platform_defs import sensors
 from platform_defs.engine.inputs.progress_errors import ProgressError
+from platform_defs.orchestration import sensors
 from tests.hunt.process import Fault
 
 RunOf = Callable[[Callable[[Any], Any], Sequence[Fault]], tuple[str, Any]]

@@ -6,7 +6,6 @@ from typing import Any
 
 import pytest
 
-from platform_defs import tries
 from platform_defs.engine import engine
 from platform_defs.engine.advance import advance
 from platform_defs.engine.formats import files
@@ -14,6 +13,7 @@ from platform_defs.engine.ingest import control_batches as control_batches
 from platform_defs.engine.ingest import ingest, uncommitted
 from platform_defs.engine.inputs import reader as reading
 from platform_defs.engine.ledger import open_batch as batch
+from platform_defs.orchestration import tries
 from tests.hunt import adapters, lake
 from tests.hunt.history import History, generate
 

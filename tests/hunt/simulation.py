@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from platform_defs import faults
+from platform_defs.engine import faults
 from platform_defs.engine.ingest.ingest import IngestError
 from platform_defs.engine.inputs.progress_errors import ProgressError
 from platform_defs.engine.lake.errors import LakeBusy, LakeError

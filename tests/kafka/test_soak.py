@@ -18,8 +18,8 @@ from benchmarks.live.quiet import QuietReports
 from benchmarks.live.soak import Soak, run
 from benchmarks.live.world import World, streaming
 from platform_defs.engine.operations.advance_all import Failed
+from platform_defs.settings.stream_trigger import StreamTrigger
 from platform_defs.stream.run import StreamRun
-from platform_defs.stream_trigger import StreamTrigger
 from tests.support.kafka import Kafka
 from tests.support.quick_session import QUICK_CONNECTIONS
 

@@ -16,8 +16,8 @@ from platform_defs.engine import Engine
 from platform_defs.engine.operations import publish_to_topic
 from platform_defs.engine.operations.sink import Sink
 from platform_defs.engine.operations.topic import CHANGE, STEP
+from platform_defs.settings.stream_trigger import StreamTrigger
 from platform_defs.stream.run import StreamError, StreamRun
-from platform_defs.stream_trigger import StreamTrigger
 from tests.conftest import MakeEngine
 from tests.engine.entries import source_entry
 from tests.platform_defs.stream.recorder import Recorder

@@ -13,8 +13,7 @@ from deltalake import DeltaTable
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from platform_defs import faults
-from platform_defs.engine import Engine
+from platform_defs.engine import Engine, faults
 from platform_defs.engine.lake.errors import LakeBusy
 from platform_defs.engine.lake.tables import Lake
 from tests.conftest import MakeEngine

@@ -13,9 +13,8 @@ import pytest
 
 from assets.contracts import DerivedAsset
 from operators import EveryInterval, IntervalJoin, TopN, Tumbling, WindowedAggregate
-from platform_defs import faults
 from platform_defs.declared.sql_pipeline import read_sql
-from platform_defs.engine import Engine
+from platform_defs.engine import Engine, faults
 from tests.conftest import MakeEngine
 from tests.support.json_rows import json_rows_of
 from tests.support.kills import Killed, kill_at

@@ -15,7 +15,7 @@ from operators._support import top_n_execution
 from operators._support.top_n_plan import TopNQuery
 from platform_defs.engine.advance.step_error import PromiseError
 from platform_defs.engine.inputs.identity import identity_of
-from platform_defs.parallel_work import ParallelWork
+from platform_defs.orchestration.parallel_work import ParallelWork
 from tests.conftest import MakeEngine
 from tests.support.small_sources import MINUTE, Event, replay, rows_of, source
 

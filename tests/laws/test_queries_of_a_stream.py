@@ -12,8 +12,7 @@ from pyspark.sql import DataFrame
 from assets.contracts import DerivedAsset
 from operators import Cumulative, IntervalJoin, Sliding, Tumbling, WindowedAggregate
 from operators.timing import ClosedRange
-from platform_defs import faults
-from platform_defs.engine import Engine
+from platform_defs.engine import Engine, faults
 from platform_defs.engine.advance.closed_ranges import ClosedRanges
 from platform_defs.engine.advance.running_queries import FOLDER, QueryError
 from tests.conftest import MakeEngine

@@ -21,8 +21,8 @@ from platform_defs.engine import Engine
 from platform_defs.engine.ingest.stream import writer_name
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.ledger import Entry, Ledger, SourceEntry
-from platform_defs.schedules import nightly
-from platform_defs.sensors import configuration, lake_identity, ledger_moved, new_input
+from platform_defs.orchestration.schedules import nightly
+from platform_defs.orchestration.sensors import configuration, lake_identity, ledger_moved, new_input
 from platform_defs.settings import Settings
 from platform_defs.shop import shop
 from tests.support.clock import NOON, Clock

@@ -35,7 +35,7 @@ def _spellings(folder: Path) -> list[str]:
 def test_all_spellings_of_a_folder_give_the_same_root(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("platform_defs.setting_values.PROJECT", tmp_path)
+    monkeypatch.setattr("platform_defs.settings.values.PROJECT", tmp_path)
     expected = f"{tmp_path}/{LAKE}"
     for spelling in _spellings(tmp_path):
         assert canonical(spelling) == canonical(spelling, tmp_path) == expected, spelling

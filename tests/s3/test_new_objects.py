@@ -14,7 +14,7 @@ from platform_defs.engine.ingest.new_objects import ObjectLanding
 from platform_defs.engine.lake import objects
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.ledger import Ledger
-from platform_defs.sensors import new_input
+from platform_defs.orchestration.sensors import new_input
 from tests.engine.entries import source_entry
 from tests.support.clock import Clock
 from tests.support.s3_server import BUCKET, S3Server

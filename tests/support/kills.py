@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from platform_defs import faults
+from platform_defs.engine import faults
 
 
 class Killed(BaseException):

@@ -7,9 +7,9 @@ from pyspark.sql import DataFrame
 from assets.contracts import DerivedAsset
 from operators.columns import FINAL_AT, RESULT_TIME
 from platform_defs.engine.advance.corrections import is_corrected
+from platform_defs.engine.faults import point
 from platform_defs.engine.inputs.progress import Progress, commit_step, require_same_columns
 from platform_defs.engine.inputs.reader import Reading
-from platform_defs.faults import point
 
 
 @dataclass(frozen=True)

@@ -16,9 +16,9 @@ from platform_defs.engine.advance.oldest_change import oldest_change
 from platform_defs.engine.advance.rows_per_key import split_keys
 from platform_defs.engine.advance.state import StatePart, input_rows
 from platform_defs.engine.advance.strategy import Strategy
+from platform_defs.engine.faults import point
 from platform_defs.engine.inputs.progress import Progress, progress, require_same_columns
 from platform_defs.engine.inputs.reader import Span
-from platform_defs.faults import point
 
 
 @dataclass(frozen=True)

@@ -20,10 +20,10 @@ from operators.errors import OperatorError
 from operators.timing import instant
 from operators.triggers import IS_FINAL
 from platform_defs.engine.advance.shown_results import ShownWindows
+from platform_defs.engine.faults import point
 from platform_defs.engine.inputs.identity import identity_of
 from platform_defs.engine.inputs.progress import stored_progress
 from platform_defs.engine.inputs.reader import Reading, Span
-from platform_defs.faults import point
 
 SHOWN = "shown"
 """The metadata key of the commits of `early/<asset>`: the batch, watermark, operator and generation for which they were computed."""

@@ -18,13 +18,13 @@ from pyspark.sql.types import StructType
 from assets.contracts import DerivedAsset
 from operators.changelog import DELETE, OWN_CHANGE, UPDATE_BEFORE, difference
 from operators.engine_columns import ARRIVAL, BATCH_TIME, PARTIAL, PERIOD_END, PERIOD_START, SEQ
+from platform_defs.engine.faults import point
 from platform_defs.engine.inputs.identity import identity_of
 from platform_defs.engine.inputs.reader import Reading
 from platform_defs.engine.lake.commits import APPLICATION
 from platform_defs.engine.lake.errors import LakeError, UnreadableLogError
 from platform_defs.engine.lake.small_queries import is_small, materialize
 from platform_defs.engine.lake.table_columns import differing_columns
-from platform_defs.faults import point
 
 KEPT = "kept"
 """The metadata key of the commits of `kept_rows/<asset>`: up to where the rows are complete, and in `by` a hash of what they depend on."""

@@ -14,12 +14,12 @@ from operators.columns import parameter
 from operators.contract import DecidesLateness
 from operators.engine_columns import EVENT_TIME, NEW, SEQ, SESSION, WHICH
 from operators.errors import OperatorError
+from platform_defs.engine.faults import point
 from platform_defs.engine.inputs.lateness_decisions import DECIDED, generation_of, seq_of
 from platform_defs.engine.inputs.progress import stored_progress
 from platform_defs.engine.inputs.reader import Reading, Span
 from platform_defs.engine.lake.small_queries import materialize
 from platform_defs.engine.ledger import watermarks
-from platform_defs.faults import point
 
 
 def decide_lateness(reading: Reading, asset: DerivedAsset, head: int) -> None:

@@ -17,13 +17,13 @@ from assets.contracts import DerivedAsset
 from operators.changelog import CHANGE, CHANGED_AT, DELETE, UPDATE_BEFORE, difference, last_changes
 from operators.columns import are_rows_equal, check_free, parameter, quoted_name, rows_of_keys
 from operators.engine_columns import EVENT_TIME
+from platform_defs.engine.faults import point
 from platform_defs.engine.inputs.changelog_reader import APPLIED, STEP, require_upserts, steps_of
 from platform_defs.engine.inputs.progress import PROGRESS, Progress, commit_step, progress, require_same_columns, stored_progress
 from platform_defs.engine.inputs.progress_errors import ProgressError
 from platform_defs.engine.inputs.reader import Reading
 from platform_defs.engine.lake.small_queries import collect, is_small, remember_rows, rows_in_memory
 from platform_defs.engine.lake.tables import Lake
-from platform_defs.faults import point
 
 
 @dataclass(frozen=True)

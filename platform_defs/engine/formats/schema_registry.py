@@ -6,7 +6,7 @@ from functools import lru_cache
 from typing import Any
 
 from operators.errors import TidemarkError
-from platform_defs.connection_errors import ConnectionsError
+from platform_defs.engine.formats.connection_errors import ConnectionsError
 from platform_defs.engine.formats.kafka_options import Registry
 from platform_defs.safe_text import printable, shortened, without_credentials
 

@@ -6,6 +6,7 @@ A control batch that would change nothing is not written, so that a control call
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 
+from platform_defs.engine.faults import point
 from platform_defs.engine.ingest.clock import Wait, clock_rows, follows_clock, may_be_pending, waiting_sources, watermark_at
 from platform_defs.engine.ingest.errors import IngestError
 from platform_defs.engine.ingest.idle_sources import idle_sources
@@ -14,7 +15,6 @@ from platform_defs.engine.ingest.writer import LedgerWriter
 from platform_defs.engine.ledger.ledger import Entry, Kind, Ledger, SourceEntry, next_row
 from platform_defs.engine.ledger.open_batch import Batch
 from platform_defs.engine.ledger.snapshot import LedgerSnapshot
-from platform_defs.faults import point
 
 
 @dataclass(frozen=True)

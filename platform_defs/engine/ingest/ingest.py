@@ -19,6 +19,7 @@ from assets.contracts import SourceContract
 from operators.columns import parameter
 from operators.engine_columns import EVENT_TIME, SEQ
 from operators.timing import length_ms
+from platform_defs.engine.faults import point
 from platform_defs.engine.formats.files import File
 from platform_defs.engine.formats.read_errors import may_pass
 from platform_defs.engine.formats.reader import is_columnar, of_known_format, read
@@ -61,7 +62,6 @@ from platform_defs.engine.lake.waits import MAINTENANCE_PATIENCE_S, Purpose
 from platform_defs.engine.ledger.ledger import Entry, SourceEntry, next_row
 from platform_defs.engine.ledger.open_batch import Batch
 from platform_defs.engine.ledger.snapshot import last_with_rows
-from platform_defs.faults import point
 
 
 @dataclass(frozen=True)

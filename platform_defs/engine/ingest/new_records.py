@@ -3,7 +3,7 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from platform_defs.connection_errors import ConnectionsError
+from platform_defs.engine.formats.connection_errors import ConnectionsError
 from platform_defs.engine.formats.files import TOPIC
 from platform_defs.engine.formats.kafka_options import Topics
 from platform_defs.engine.formats.topic_offsets import TopicLookError, topic_offsets

@@ -14,6 +14,7 @@ from pyspark.sql import functions as F
 
 from assets.contracts import SourceContract
 from operators.engine_columns import SEQ
+from platform_defs.engine.faults import point
 from platform_defs.engine.formats.reader import of_known_format
 from platform_defs.engine.formats.unreadable_files import MISSING_LENGTH
 from platform_defs.engine.ingest.clock import clock_rows
@@ -26,7 +27,6 @@ from platform_defs.engine.lake.missing_files import naming_lost_files
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.ledger import next_row
 from platform_defs.engine.ledger.snapshot import last_with_rejected_rows
-from platform_defs.faults import point
 
 
 @dataclass(frozen=True)

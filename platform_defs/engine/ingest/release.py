@@ -19,6 +19,7 @@ from pyspark.sql.types import BinaryType, StructType
 
 from assets.contracts import SourceContract
 from operators.engine_columns import ARRIVAL, SEQ
+from platform_defs.engine.faults import point
 from platform_defs.engine.formats.csv_style import CsvStyle
 from platform_defs.engine.formats.files import TOPIC, File, hadoop_file, one_path
 from platform_defs.engine.formats.opening import hadoop_path
@@ -33,7 +34,6 @@ from platform_defs.engine.lake.small_queries import collect, count, in_memory, p
 from platform_defs.engine.lake.tables import Lake, LakeSnapshot
 from platform_defs.engine.ledger.known_files import uris_below
 from platform_defs.engine.ledger.snapshot import last_with_rejected_rows
-from platform_defs.faults import point
 
 _HIDDEN = ".releasing"
 _NOT_TEXT = "malformed: not UTF-8"

@@ -10,8 +10,8 @@ from typing import Any, cast
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from platform_defs.connection_errors import ConnectionsError
 from platform_defs.engine.formats.avro import schema_fault
+from platform_defs.engine.formats.connection_errors import ConnectionsError
 from platform_defs.engine.formats.files import TOPIC, File
 from platform_defs.engine.formats.kafka_client import SharedAdmin, described_topic, error_reason
 from platform_defs.engine.formats.kafka_options import Topics

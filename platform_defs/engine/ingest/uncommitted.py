@@ -7,6 +7,7 @@ from pyspark.sql import SparkSession
 
 from assets.contracts import SourceContract
 from operators.engine_columns import SEQ
+from platform_defs.engine.faults import point
 from platform_defs.engine.ingest.attempts import is_same_input
 from platform_defs.engine.lake.commits import reporting_overtaken
 from platform_defs.engine.lake.reads import Commit
@@ -15,7 +16,6 @@ from platform_defs.engine.ledger.errors import LedgerError
 from platform_defs.engine.ledger.ledger import TABLE, Ledger
 from platform_defs.engine.ledger.open_batch import Batch
 from platform_defs.engine.ledger.snapshot import LedgerSnapshot, last_with_rejected_rows, last_with_rows
-from platform_defs.faults import point
 
 ATTEMPT = "attempt"
 """The metadata key of the commits of logs and quarantines: the batch and a hash of its input (see `attempts`)."""

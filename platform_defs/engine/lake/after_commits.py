@@ -13,13 +13,13 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from operators.errors import TidemarkError
+from platform_defs.engine.faults import point
 from platform_defs.engine.lake import compaction
 from platform_defs.engine.lake.commits import write_checkpoint
 from platform_defs.engine.lake.compaction import CONFLICTS, SMALL_BYTES, MaintainedTables, file_sizes
 from platform_defs.engine.lake.errors import store_reason
 from platform_defs.engine.lake.merged_files import FAULTS, can_merge, merge_files
 from platform_defs.engine.lake.reads import ReadTables
-from platform_defs.faults import point
 
 _log = logging.getLogger(__name__)
 

@@ -15,11 +15,11 @@ from functools import cached_property
 
 from deltalake.exceptions import DeltaError
 
+from platform_defs.engine.faults import point
 from platform_defs.engine.lake.errors import LakeError, store_reason
 from platform_defs.engine.lake.lease_records import LeaseRecords, Numbered, Record, lease_records
 from platform_defs.engine.lake.locks import NEXT
 from platform_defs.engine.lake.waits import POLL_OF_STORE_S, Busy, Purpose, describe_process, take_or_wait
-from platform_defs.faults import point
 
 _unreleased = set[str]()  # the ids of leases that this process no longer needs, but could not release: it may take them again at once
 _log = logging.getLogger(__name__)

@@ -18,6 +18,7 @@ from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
 
 from operators.errors import TidemarkError
+from platform_defs.engine.faults import point
 from platform_defs.engine.lake.commits import commit_once, commit_options, reporting_overtaken, write_checkpoint
 from platform_defs.engine.lake.errors import LakeError, UnreadableLogError, store_reason
 from platform_defs.engine.lake.merged_files import FAULTS, can_merge, merge_files
@@ -26,7 +27,6 @@ from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.errors import LedgerError
 from platform_defs.engine.ledger.row_ranges import is_above, rows_in_range
 from platform_defs.engine.ledger.rows import AS_INTS, IN_MS, SCHEMA, cast_columns
-from platform_defs.faults import point
 
 TABLE = "ledger"
 MANY_FILES = 64

@@ -10,6 +10,7 @@ from assets.contracts import DerivedAsset
 from operators.changelog import CHANGE, CHANGED_AT, INSERT, STEP
 from operators.columns import quoted
 from operators.timing import timestamp
+from platform_defs.engine.faults import point
 from platform_defs.engine.inputs.changelog_reader import APPLIED, result_of_changelog, steps_of
 from platform_defs.engine.inputs.progress import stored_progress
 from platform_defs.engine.inputs.reader import Reading
@@ -17,7 +18,6 @@ from platform_defs.engine.lake.commits import RETENTION
 from platform_defs.engine.lake.small_queries import collect
 from platform_defs.engine.lake.sql_rows import sql_rows
 from platform_defs.engine.operations.retention import Removal, before_sql
-from platform_defs.faults import point
 
 
 @dataclass(frozen=True)

@@ -4,11 +4,11 @@ from dataclasses import dataclass
 
 from assets.contracts import DerivedAsset
 from operators.engine_columns import SEQ
+from platform_defs.engine.faults import point
 from platform_defs.engine.inputs.reader import Reading
 from platform_defs.engine.lake.commits import RETENTION
 from platform_defs.engine.lake.sql_rows import sql_rows
 from platform_defs.engine.operations.retention import Removal
-from platform_defs.faults import point
 
 
 @dataclass(frozen=True)

@@ -22,13 +22,14 @@ from pyspark.sql import SparkSession
 
 from assets.contracts import DerivedAsset, SourceContract
 from operators.errors import TidemarkError
-from platform_defs.connection_errors import ConnectionsError
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.advance.early_results import SHOWN
 from platform_defs.engine.advance.kept_table import KEPT
 from platform_defs.engine.advance.running_queries import FOLDER as QUERIES
 from platform_defs.engine.advance.running_queries import remove_queries
 from platform_defs.engine.advance.snapshot import snapshot
+from platform_defs.engine.faults import point
+from platform_defs.engine.formats.connection_errors import ConnectionsError
 from platform_defs.engine.ingest.stream import writer_name
 from platform_defs.engine.ingest.uncommitted import ATTEMPT, require_logs
 from platform_defs.engine.inputs.changelog_reader import APPLIED
@@ -50,7 +51,6 @@ from platform_defs.engine.operations.quarantine_retention import QuarantineReten
 from platform_defs.engine.operations.retention import KEEP_ALL, LakeRetention, LogRetention, Removal, Retention
 from platform_defs.engine.operations.sink import Sink, SinkError
 from platform_defs.engine.operations.topic import Topic
-from platform_defs.faults import point
 
 _IN_USE_S = 3600
 _UNSUPPORTED = "Unsupported table features"

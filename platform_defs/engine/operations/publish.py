@@ -8,6 +8,7 @@ from pyspark.sql import SparkSession
 
 from assets.contracts import DerivedAsset
 from operators.changelog import CHANGED_AT, STEP, keyed_upserts
+from platform_defs.engine.faults import point
 from platform_defs.engine.formats.files import hadoop_file
 from platform_defs.engine.inputs.changelog_reader import require_upserts, steps_of
 from platform_defs.engine.inputs.progress import progress, step_id, table_identity
@@ -16,7 +17,6 @@ from platform_defs.engine.inputs.reader import Reading
 from platform_defs.engine.lake.errors import LakeBusy, LakeError, store_reason
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.operations.export import writable, write_fault
-from platform_defs.faults import point
 from platform_defs.paths import PathError, canonical_of_tables, require_outside
 from platform_defs.safe_text import without_credentials
 

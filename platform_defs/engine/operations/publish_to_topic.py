@@ -10,6 +10,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
+from platform_defs.engine.faults import point
 from platform_defs.engine.formats.read_errors import read_error
 from platform_defs.engine.inputs.progress import progress, results_table, step_id, table_identity
 from platform_defs.engine.inputs.reader import Reading
@@ -17,7 +18,6 @@ from platform_defs.engine.lake.missing_files import lost_files
 from platform_defs.engine.operations.sink import Naming, Sink, SinkError
 from platform_defs.engine.operations.topic import CHANGE, COPY, SINCE, STEP, STEP_ID, TABLE, Topic, Written
 from platform_defs.engine.operations.topic_changes import KEY, KIND, NUMBER, VALUE, Write, writes
-from platform_defs.faults import point
 
 _HEADERS = "headers"
 

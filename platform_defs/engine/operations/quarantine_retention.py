@@ -5,12 +5,12 @@ from dataclasses import dataclass
 from assets.contracts import SourceContract
 from assets.days import day_of
 from operators.timing import DAY_MS
+from platform_defs.engine.faults import point
 from platform_defs.engine.formats.files import hadoop_file, one_path
 from platform_defs.engine.inputs.reader import Reading
 from platform_defs.engine.lake.commits import RETENTION
 from platform_defs.engine.lake.sql_rows import sql_rows
 from platform_defs.engine.operations.retention import Removal, before_sql, unfinished_ingest
-from platform_defs.faults import point
 
 
 @dataclass(frozen=True)

@@ -9,13 +9,13 @@ from assets.days import day_end, day_of, day_start
 from operators.changelog import CHANGE, CHANGED_AT, DELETE, INSERT, STEP, UPDATE_AFTER, UPDATE_BEFORE
 from operators.timing import ClosedRange
 from platform_defs.engine.advance.advance import Advance
+from platform_defs.engine.faults import point
 from platform_defs.engine.inputs.changelog_reader import APPLIED
 from platform_defs.engine.inputs.identity import identity_of
 from platform_defs.engine.inputs.progress import Progress, progress, readers_of, results_table, stored_progress
 from platform_defs.engine.inputs.progress_errors import ProgressError
 from platform_defs.engine.lake.commits import APPLICATION
 from platform_defs.engine.lake.errors import LakeError
-from platform_defs.faults import point
 
 
 @dataclass(frozen=True)

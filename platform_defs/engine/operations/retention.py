@@ -19,6 +19,7 @@ from platform_defs.engine.accounting.account import account
 from platform_defs.engine.accounting.retained_days import add_terms, later_rows, start_of, sums_of_accounts
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.advance.oldest_change import final_before
+from platform_defs.engine.faults import point
 from platform_defs.engine.ingest.uncommitted import ATTEMPT
 from platform_defs.engine.inputs.progress import stored_progress, table_identity
 from platform_defs.engine.inputs.progress_errors import ProgressError
@@ -28,7 +29,6 @@ from platform_defs.engine.lake.commits import RETENTION
 from platform_defs.engine.lake.sql_rows import sql_rows
 from platform_defs.engine.ledger.errors import LedgerError
 from platform_defs.engine.ledger.snapshot import last_with_rows
-from platform_defs.faults import point
 
 _ROW_COLUMNS = ("seq", "accepted", "first_event_time", "last_event_time")
 

@@ -13,7 +13,7 @@ from typing import Any, Literal, cast
 from py4j.protocol import Py4JError
 from pyspark.sql import SparkSession
 
-from platform_defs.connection_errors import ConnectionsError
+from platform_defs.engine.formats.connection_errors import ConnectionsError
 from platform_defs.engine.formats.kafka_client import (
     SharedAdmin,
     described_topic,

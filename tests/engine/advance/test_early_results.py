@@ -22,8 +22,7 @@ from operators import (
     WindowedAggregate,
 )
 from operators.triggers import read_trigger
-from platform_defs import faults
-from platform_defs.engine import Engine
+from platform_defs.engine import Engine, faults
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.reads import ReadTables
 from platform_defs.engine.lake.small_queries import is_small

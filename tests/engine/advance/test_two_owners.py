@@ -19,8 +19,7 @@ from pyspark.sql import SparkSession
 from assets.contracts import DerivedAsset
 from assets.days import day_of
 from operators import Session, Tumbling, WindowedAggregate
-from platform_defs import faults
-from platform_defs.engine import Engine, LedgerError
+from platform_defs.engine import Engine, LedgerError, faults
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.first_rows import first_rows
 from platform_defs.engine.lake.tables import Lake

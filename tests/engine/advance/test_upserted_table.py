@@ -7,8 +7,7 @@ from pyspark.sql import SparkSession
 from assets.contracts import DerivedAsset
 from operators import Aggregate
 from operators.changelog import CHANGE
-from platform_defs import faults
-from platform_defs.engine import Engine
+from platform_defs.engine import Engine, faults
 from platform_defs.engine.advance.upserted_table import UpsertedTable
 from platform_defs.engine.inputs.progress import progress
 from platform_defs.engine.lake.small_queries import from_arrow

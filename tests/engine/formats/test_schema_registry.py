@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from platform_defs.connection_values import Secret, registry_config
+from platform_defs.connections.values import Secret, registry_config
 from platform_defs.engine.formats import schema_registry
 from platform_defs.engine.formats.kafka_options import Registry
 from platform_defs.engine.formats.schema_registry import RegisteredSchema, RegistryError, schema_reader

@@ -20,7 +20,7 @@ from platform_defs.engine.ingest.control_batches import ControlBatches
 from platform_defs.engine.ingest.idle_sources import idle_sources
 from platform_defs.engine.ledger.ledger import Ledger, SourceEntry, next_row
 from platform_defs.engine.ledger.new_rows import IDLE as PRESENT_RULE
-from platform_defs.waiting_input import waiting_input
+from platform_defs.orchestration.waiting_input import waiting_input
 from tests.conftest import MakeEngine
 from tests.support.bare_lake import bare_engine, commit_batch
 from tests.support.clock import NOON, Clock

@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from platform_defs.connection_values import Secret, topic_options
+from platform_defs.connections.values import Secret, topic_options
 from platform_defs.engine.formats.kafka_options import Topics
 from platform_defs.engine.formats.topic_offsets import TopicLookError
 from platform_defs.engine.formats.topics import Partition

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from platform_defs.connection_values import Secret, topic_options
+from platform_defs.connections.values import Secret, topic_options
 from platform_defs.engine.formats.files import File
 from platform_defs.engine.formats.kafka_options import Topics
 from platform_defs.engine.formats.topics import Partition, offset_range

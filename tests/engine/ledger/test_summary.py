@@ -11,7 +11,7 @@ from deltalake import DeltaTable
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from platform_defs import faults
+from platform_defs.engine import faults
 from platform_defs.engine.formats.files import File
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.tables import Lake

@@ -26,8 +26,8 @@ from platform_defs.engine.operations.failures import FOLDER, Failure, describe_e
 from platform_defs.engine.operations.in_parallel import advance_in_parallel
 from platform_defs.engine.operations.publish_all import PublishAll
 from platform_defs.engine.operations.publish_to_topic import Published
+from platform_defs.settings.stream_trigger import StreamTrigger
 from platform_defs.stream.run import StreamRun
-from platform_defs.stream_trigger import StreamTrigger
 from tests.engine.entries import source_entry
 from tests.platform_defs.stream.recorder import Recorder
 from tests.support.bare_lake import bare_engine, commit_batch, commit_step

@@ -14,9 +14,9 @@ from deltalake import CommitProperties, DeltaTable, write_deltalake
 from pyspark.sql import SparkSession
 
 from assets.contracts import DerivedAsset
-from platform_defs.connection_errors import ConnectionsError
 from platform_defs.engine import Engine
 from platform_defs.engine.advance.running_queries import FOLDER
+from platform_defs.engine.formats.connection_errors import ConnectionsError
 from platform_defs.engine.ingest.stream import writer_name
 from platform_defs.engine.ingest.uncommitted import ATTEMPT
 from platform_defs.engine.inputs.changelog_reader import APPLIED

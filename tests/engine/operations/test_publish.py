@@ -10,8 +10,7 @@ import pytest
 
 from assets.contracts import DerivedAsset
 from operators import TopN
-from platform_defs import faults
-from platform_defs.engine import Engine, ProgressError
+from platform_defs.engine import Engine, ProgressError, faults
 from platform_defs.engine.lake.errors import LakeBusy, LakeError
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.operations.publish import PublishError, _target, _writing_to

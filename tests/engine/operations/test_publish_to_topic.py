@@ -15,8 +15,7 @@ from pyspark.sql import SparkSession
 from assets.contracts import DerivedAsset
 from operators import Aggregate, TopN, Tumbling, WindowedAggregate
 from operators.changelog import OWN_CHANGE
-from platform_defs import faults
-from platform_defs.engine import Engine
+from platform_defs.engine import Engine, faults
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.operations import topic_changes

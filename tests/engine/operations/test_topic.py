@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
-from platform_defs import faults
+from platform_defs.engine import faults
 from platform_defs.engine.operations import publish_to_topic
 from platform_defs.engine.operations.sink import Sink, SinkError
 from platform_defs.engine.operations.topic import SINCE, STEP, STEP_ID, TABLE, Topic, Written

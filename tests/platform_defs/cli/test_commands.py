@@ -17,11 +17,6 @@ import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException, PySparkValueError
 
-from examples.olist.prepare import ITEMS as ITEMS_FILE
-from examples.olist.prepare import ORDERS as ORDERS_FILE
-from examples.olist.prepare import PAYMENTS as PAYMENTS_FILE
-from examples.olist.prepare import PRODUCTS as PRODUCTS_FILE
-from examples.olist.prepare import prepare
 from platform_defs.cli import commands as cli
 from platform_defs.cli import render
 from platform_defs.cli.demo_lake import DemoLake
@@ -29,6 +24,11 @@ from platform_defs.cli.main import main
 from platform_defs.configured_engine import make_engine
 from platform_defs.settings import settings
 from platform_defs.simulator import QUARANTINED, SOURCES, Shop, simulate
+from platform_defs.simulator.olist import ITEMS as ITEMS_FILE
+from platform_defs.simulator.olist import ORDERS as ORDERS_FILE
+from platform_defs.simulator.olist import PAYMENTS as PAYMENTS_FILE
+from platform_defs.simulator.olist import PRODUCTS as PRODUCTS_FILE
+from platform_defs.simulator.olist import prepare
 from tests.support.shared_data import OLIST
 
 ORDERS, PARTS = 200, 2

@@ -21,7 +21,7 @@ from platform_defs.engine.advance.advance import Step
 from platform_defs.engine.inputs.progress import Progress
 from platform_defs.engine.ledger.ledger import Entry, SourceEntry
 from platform_defs.engine.operations.maintenance import Maintained
-from platform_defs.jobs import maintenance_job
+from platform_defs.orchestration.jobs import maintenance_job
 from platform_defs.settings import settings
 from tests.platform_defs.cli.test_commands import tidemark
 from tests.support.status_reports import status_report

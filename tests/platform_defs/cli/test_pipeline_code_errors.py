@@ -10,8 +10,8 @@ from pyspark.errors import PySparkException
 
 from operators.errors import TidemarkError
 from platform_defs.cli.main import main
+from platform_defs.pipelines.user_code import UserCodeError
 from platform_defs.settings import settings
-from platform_defs.user_code import UserCodeError
 from tests.support.modules import modules_of
 
 

@@ -15,9 +15,8 @@ from typer.testing import CliRunner
 
 from assets.contracts import DerivedAsset, RowRule
 from operators import Aggregate
-from platform_defs import faults
 from platform_defs.cli import query as cli
-from platform_defs.engine import Engine
+from platform_defs.engine import Engine, faults
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.operations.query import Query, QueryError

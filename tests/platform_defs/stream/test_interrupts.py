@@ -15,8 +15,8 @@ from platform_defs.engine.inputs.progress import Progress
 from platform_defs.engine.lake import lost_jvm
 from platform_defs.engine.lake.interrupts import TERMINATED, ending_on_sigterm
 from platform_defs.engine.operations.advance_all import AdvanceAll
+from platform_defs.settings.stream_trigger import StreamTrigger
 from platform_defs.stream.run import StreamRun
-from platform_defs.stream_trigger import StreamTrigger
 from tests.platform_defs.stream.recorder import Recorder
 from tests.support.bare_lake import bare_engine, commit_batch
 from tests.support.clock import Clock

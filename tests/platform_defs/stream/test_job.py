@@ -14,13 +14,13 @@ import pytest
 
 from assets.contracts import DerivedAsset
 from operators import Aggregate, Tumbling, WindowedAggregate
-from platform_defs.dagster_home import prepare
+from platform_defs.dagster_home.instance import prepare
 from platform_defs.engine import Engine
 from platform_defs.engine.operations.law_in_turn import LawInTurn
+from platform_defs.orchestration.stream_runs import TAG, reason_of_end, running_process, stream_of
 from platform_defs.settings import PROJECT, Settings
 from platform_defs.setup.ports import free_ports
 from platform_defs.stream.job import stream_job
-from platform_defs.stream_runs import TAG, reason_of_end, running_process, stream_of
 from tests.conftest import MakeEngine
 from tests.platform_defs.stream.live import DAGSTER, Rides, is_running, java_of, until
 from tests.support.small_sources import DAY, HOUR, Event, land, source

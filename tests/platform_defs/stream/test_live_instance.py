@@ -18,7 +18,7 @@ import psutil
 import pytest
 from pyspark.sql import SparkSession
 
-from platform_defs.dagster_home import prepare
+from platform_defs.dagster_home.instance import prepare
 from platform_defs.engine import Engine
 from platform_defs.settings import PROJECT
 from platform_defs.setup.ports import free_ports

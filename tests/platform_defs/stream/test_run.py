@@ -14,8 +14,8 @@ from platform_defs.engine import Engine
 from platform_defs.engine.lake.errors import LakeBusy
 from platform_defs.engine.lake.locks import UNRECORDED
 from platform_defs.engine.operations.advance_all import BUSY_WAIT_S, AdvanceAll
+from platform_defs.settings.stream_trigger import StreamTrigger
 from platform_defs.stream.run import StreamError, StreamRun
-from platform_defs.stream_trigger import StreamTrigger
 from tests.conftest import MakeEngine
 from tests.engine.entries import source_entry
 from tests.platform_defs.stream.recorder import Recorder

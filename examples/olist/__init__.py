@@ -1,1 +1,0 @@
-"""Olist's real orders and payments, as input files for Tidemark."""

@@ -1,0 +1,125 @@
+"""How S3, or a store with its interface, is reached: one description, from which Spark and deltalake get their options."""
+
+import re
+from collections.abc import Sequence
+
+from pydantic import Field, field_validator, model_validator
+
+from platform_defs.connections.values import Secret, Value, resolve_secrets
+from platform_defs.declared.models import Strict
+from platform_defs.engine.formats.connection_errors import ConnectionsError
+from platform_defs.paths import is_in_s3
+from platform_defs.settings import Settings, environment_value
+from platform_defs.setup.log_store import CLASS
+
+_ENDPOINTS, _REGIONS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"), ("AWS_REGION", "AWS_DEFAULT_REGION")
+_TOKEN = "AWS_SESSION_TOKEN"
+_URL = re.compile(r"https?://[^/\s]+(/\S*)?")
+_RETRIES = {"max_retries": "6", "retry_timeout": "60s"}
+"""deltalake's retries, fewer than by default, so that a store that cannot be reached is an error within a minute."""
+_NAMES = {
+    "endpoint": ("endpoint", "aws_endpoint_url"),
+    "region": ("endpoint.region", "aws_region"),
+    "access_key": ("access.key", "aws_access_key_id"),
+    "secret_key": ("secret.key", "aws_secret_access_key"),
+    "session_token": ("session.token", "aws_session_token"),
+}
+"""For each field of `S3`, its option of Spark's file system (after `spark.hadoop.fs.s3a.`), and its option of deltalake."""
+
+
+class S3(Strict):
+    """An S3 store. Without credentials, Spark and deltalake use the environment variables `AWS_*`, or the role of the machine.
+
+    Args:
+        endpoint: the store's URL; by default `AWS_ENDPOINT_URL_S3`, `AWS_ENDPOINT_URL` or `AWS_ENDPOINT`, or Amazon's.
+        region: the region; by default `AWS_REGION` or `AWS_DEFAULT_REGION`.
+        access_key: the ID of the access key.
+        secret_key: the secret of the access key.
+        session_token: the token of temporary credentials.
+        path_style: whether the bucket is in the URL's path, not in the host's name; by default true if there is an endpoint.
+        options: further options of deltalake, by its names; those of Spark are in the part `spark`, as `spark.hadoop.fs.s3a...`.
+    """
+
+    endpoint: Value | None = None
+    region: Value | None = None
+    access_key: Value | None = None
+    secret_key: Value | None = None
+    session_token: Value | None = None
+    path_style: bool | None = None
+    options: dict[str, Value] = Field(default_factory=dict)
+
+    @field_validator("endpoint")
+    @classmethod
+    def _check_endpoint(cls, endpoint: Value | None) -> Value | None:
+        if endpoint is not None and not isinstance(endpoint, Secret) and not _URL.fullmatch(str(endpoint)):
+            raise ValueError("legal: a URL, such as https://minio.example.org:9000 or http://127.0.0.1:9000")
+        return endpoint
+
+    @model_validator(mode="after")
+    def _check_credentials(self) -> "S3":
+        """Refuse a part of the credentials: deltalake would take the other part from the environment, which may be of another key."""
+        if (self.access_key is None) != (self.secret_key is None):
+            raise ValueError("legal: access_key and secret_key together, or neither")
+        if self.session_token is not None and self.access_key is None:
+            raise ValueError("legal: session_token only with its access_key and secret_key")
+        return self
+
+    @property
+    def spark_options(self) -> dict[str, str]:
+        """The options of a Spark session.
+
+        Raises:
+            ConnectionsError: an environment variable is not set.
+        """
+        values = self._resolved
+        options = {f"spark.hadoop.fs.s3a.{of_spark}": values[field] for field, (of_spark, _) in _NAMES.items() if field in values}
+        options["spark.hadoop.fs.s3a.path.style.access"] = str(self._has_path_style(values)).lower()
+        return options | {"spark.delta.logStore.s3a.impl": CLASS}
+
+    @property
+    def storage_options(self) -> dict[str, str]:
+        """The options of deltalake.
+
+        Raises:
+            ConnectionsError: an environment variable is not set; or `AWS_SESSION_TOKEN` is set, and would be sent with the access key of
+                the file, which has no `session_token`.
+        """
+        values = self._resolved
+        names = {name.lower().removeprefix("aws_") for name in (*values, *self.options)}
+        has_key, has_token = names & {"access_key", "access_key_id"}, names & {"session_token", "token"}
+        if has_key and not has_token and environment_value(_TOKEN):
+            raise ConnectionsError.token_of_another_key(_TOKEN)
+        options = {of_deltalake: values[field] for field, (_, of_deltalake) in _NAMES.items() if field in values}
+        if self.endpoint:
+            options["aws_endpoint_url_s3"] = values["endpoint"]  # otherwise AWS_ENDPOINT_URL_S3 would precede the endpoint
+        options["aws_virtual_hosted_style_request"] = str(not self._has_path_style(values)).lower()
+        if values.get("endpoint", "").startswith("http://"):
+            options["allow_http"] = "true"
+        return _RETRIES | options | resolve_secrets(self.options)
+
+    @property
+    def _resolved(self) -> dict[str, str]:
+        """The values of the fields that are set, here or in the environment."""
+        configured = {field: value for field in _NAMES if (value := getattr(self, field))}
+        variables = {"endpoint": _ENDPOINTS, "region": _REGIONS}
+        from_environment = {field: value for field, names in variables.items() if (value := _first_set(names))}
+        return from_environment | resolve_secrets(configured)
+
+    def _has_path_style(self, values: dict[str, str]) -> bool:
+        return "endpoint" in values if self.path_style is None else self.path_style
+
+
+def _first_set(variables: Sequence[str]) -> str | None:
+    """The value of the first environment variable that is set."""
+    return next((value for name in variables if (value := environment_value(name))), None)
+
+
+def store_of(settings: Settings, configured: S3 | None) -> S3 | None:
+    """The S3 store of a deployment: the configured one; without one, that of the environment if the lake or the landing root is in S3.
+
+    Args:
+        settings: the settings.
+        configured: the store in the connections; None if there is none.
+    """
+    is_needed = any(is_in_s3(root) for root in (settings.lake, settings.landing_root))
+    return S3() if configured is None and is_needed else configured

@@ -1,0 +1,106 @@
+"""Creates the folder of Dagster's instance and its configuration file `dagster.yaml`, and keeps a file that a user has changed."""
+
+import hashlib
+import json
+import re
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+from textwrap import indent
+
+from operators.errors import TidemarkError
+from platform_defs.settings import SettingsError, settings
+
+FILE = "dagster.yaml"
+_MARK = re.compile(r"# Written by Tidemark \((\w+)\); a file that you change is kept\.\n(.*)", re.DOTALL)
+_EARLIER = "nux: {enabled: false}\ntelemetry: {enabled: false}\n"
+"""The content of the file before November 2026, when its first line did not have the hash yet."""
+_TEXT = """nux: {{enabled: false}}
+telemetry: {{enabled: false}}
+concurrency:
+  pools: {{granularity: run, default_limit: 1}}
+event_log_storage:
+{storage}"""
+_STORAGE = """  module: platform_defs.dagster_home.event_log
+  class: EventLogStorage
+  config: {{base_dir: {folder}}}
+"""
+_OPENLINEAGE = "dagster_openlineage"
+_WITH_OPENLINEAGE = f"""  module: {_OPENLINEAGE}
+  class: OpenLineageEventLogStorage
+  config:
+    namespace: tidemark
+    wrapped:
+"""
+"""The event log storage of the OpenLineage integration: it stores each event in Tidemark's storage, and sends the events of assets."""
+
+
+class IntegrationError(TidemarkError, RuntimeError):
+    """An integration is turned on, but cannot work."""
+
+    @classmethod
+    def not_installed(cls) -> "IntegrationError":
+        """The package that sends OpenLineage events is not installed."""
+        return cls(
+            f"TIDEMARK_OPENLINEAGE is true, but the package {_OPENLINEAGE.replace('_', '-')} is not installed: install the dependency "
+            "group with `uv sync --frozen --inexact --group openlineage`, or unset the variable"
+        )
+
+    @classmethod
+    def not_in_file(cls, file: Path) -> "IntegrationError":
+        """A `dagster.yaml` that a user has changed stores events without the integration."""
+        return cls(
+            f"TIDEMARK_OPENLINEAGE is true, but {file}, which you have changed, names no storage of {_OPENLINEAGE}: no event would be "
+            f"sent. Set its event_log_storage to `module: {_OPENLINEAGE}`, `class: OpenLineageEventLogStorage` and `config: {{namespace: "
+            "tidemark, wrapped: ...}`, where `wrapped` is the storage that it has now; or unset the variable"
+        )
+
+
+def prepare(home: str, *, openlineage: bool = False) -> Path:
+    """Create the folder and its `dagster.yaml`; a file that a user has written or changed is kept.
+
+    Args:
+        home: the folder.
+        openlineage: whether OpenLineage events are sent.
+
+    Returns:
+        The folder.
+
+    Raises:
+        IntegrationError: OpenLineage events are to be sent, but the package that sends them is not installed, or the file of a user does
+            not name it.
+    """
+    if openlineage and find_spec(_OPENLINEAGE) is None:
+        raise IntegrationError.not_installed()
+    folder = Path(home)
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / FILE
+    storage = _STORAGE.format(folder=json.dumps(str(folder / "history" / "runs")))
+    text = _TEXT.format(storage=f"{_WITH_OPENLINEAGE}{indent(storage, '    ')}" if openlineage else storage)
+    found = file.read_text(encoding="utf-8") if file.exists() else None
+    if found is None or _is_ours(found):
+        file.write_text(f"# Written by Tidemark ({_hash(text)}); a file that you change is kept.\n{text}", encoding="utf-8")
+    elif openlineage and _OPENLINEAGE not in found:
+        raise IntegrationError.not_in_file(file)
+    return folder
+
+
+def _is_ours(text: str) -> bool:
+    """Whether a version of Tidemark wrote the file, and nobody has changed it."""
+    match = _MARK.fullmatch(text)
+    return text == _EARLIER or (match is not None and match[1] == _hash(match[2]))
+
+
+def _hash(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def main() -> int:
+    """Prepare the folder of the settings and print it, for use in scripts; the exit status is 1 if a setting is illegal."""
+    try:
+        folder = prepare(settings().dagster_home, openlineage=settings().openlineage)
+    except (SettingsError, IntegrationError) as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 1
+    sys.stdout.write(f"{folder}\n")
+    return 0

@@ -1,0 +1,33 @@
+"""The error of the file of the connections. The engine catches it, since a secret of a topic is read only when the engine connects."""
+
+from operators.errors import TidemarkError
+
+VARIABLE = "TIDEMARK_CONNECTIONS"
+
+
+class ConnectionsError(TidemarkError, ValueError):
+    """The file of the connections cannot be read, or does not match its schema."""
+
+    @classmethod
+    def of(cls, file: str, reason: object) -> "ConnectionsError":
+        """What is wrong with the file."""
+        return cls(f"{VARIABLE} is {file!r}: {' '.join(str(reason).split())}")
+
+    @classmethod
+    def no_variable(cls, name: str) -> "ConnectionsError":
+        """An environment variable that a value names is not set."""
+        return cls(f"the connections read the environment variable {name}, which is not set or is empty; set it to the value of the option")
+
+    @classmethod
+    def bad_variable(cls, name: str, option: str, legal: str) -> "ConnectionsError":
+        """An environment variable has a value that its option cannot have. The value may be secret, so it is not shown."""
+        return cls(f"the environment variable {name} has a value that the option {option!r} of the connections cannot have; legal: {legal}")
+
+    @classmethod
+    def token_of_another_key(cls, name: str) -> "ConnectionsError":
+        """The token of the environment would be sent with the access key of the file, to which it need not belong."""
+        return cls(
+            f"the part s3 of the connections gives `access_key` and no `session_token`, and the environment variable {name} is set: "
+            f"deltalake would send that token with this key, and Spark would not. Legal: the key's own `session_token` in the file "
+            f"({{env: {name}}} if it is that token), or no variable {name}"
+        )
