@@ -10,7 +10,7 @@ import typer
 
 from assets.factories.metadata import COLUMN_DESCRIPTIONS
 from platform_defs.cli.commands import app
-from platform_defs.engine.ledger.rows import SCHEMA, SourceEntry
+from platform_defs.engine.ledger.rows import SCHEMA, SourceBatch
 from platform_defs.monitoring.catalog import OF_A_STREAM, OF_THE_LAKE, Described
 from platform_defs.setting_values import PREFIX, PROJECT
 from platform_defs.settings import Settings
@@ -66,7 +66,7 @@ def commands() -> str:
 
 def ledger_columns() -> str:
     """The columns of the ledger."""
-    described = _arguments(SourceEntry.__doc__ or "")
+    described = _arguments(SourceBatch.__doc__ or "")
     return _columns((field.name, _sql_type(field.type), described[field.name]) for field in SCHEMA)
 
 

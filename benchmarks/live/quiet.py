@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 
-from platform_defs.engine.ledger.ledger import Entry
+from platform_defs.engine.ledger.ledger import Batch
 from platform_defs.engine.operations.advance_all import Failed
 from platform_defs.engine.operations.publish_to_topic import Published
 from platform_defs.stream.reports import Accounts, Steps
@@ -11,7 +11,7 @@ from platform_defs.stream.reports import Accounts, Steps
 class QuietReports:
     """Reports of a stream; see `platform_defs.stream.reports.Reports`."""
 
-    def report_batch(self, batch: Entry) -> None:
+    def report_batch(self, batch: Batch) -> None:
         """Nothing."""
 
     def report_steps(self, steps: Steps, took_s: float) -> None:

@@ -30,7 +30,7 @@ from platform_defs.engine import Engine, MaintenanceError
 from platform_defs.engine.advance.advance import Step
 from platform_defs.engine.ingest.errors import UnreadError
 from platform_defs.engine.lake.interrupts import ending_on_sigterm
-from platform_defs.engine.ledger.ledger import Entry
+from platform_defs.engine.ledger.ledger import Batch
 from platform_defs.engine.operations.in_parallel import advance_in_parallel
 from platform_defs.paths import canonical_local
 from platform_defs.safe_text import without_credentials
@@ -120,22 +120,22 @@ def ingest(
     with _progress() as bar, ending_on_sigterm():
         task = bar.add_task("ledger batches", total=None)
 
-        def tick(_: Entry) -> None:
+        def tick(_: Batch) -> None:
             bar.update(task, advance=1)
 
         try:
             if every and every_text:
-                entries, unread_error = _stream(engine, (every, every_text), tick, (metrics_host, metrics_port)), None
+                batches, unread_error = _stream(engine, (every, every_text), tick, (metrics_host, metrics_port)), None
             else:
-                entries, unread_error = engine.ingest(on_entry=tick), None
+                batches, unread_error = engine.ingest(on_batch=tick), None
         except UnreadError as error:  # show the batches that were ingested, too
-            entries, unread_error = error.entries, error
-    render.show(as_json, {"entries": [render.entry(e) for e in entries]}, render.print_entries)
+            batches, unread_error = error.batches, error
+    render.show(as_json, {"entries": [render.batch_report(b) for b in batches]}, render.print_batches)
     if unread_error is not None:
         raise unread_error
 
 
-def _stream(engine: Engine, interval_texts: tuple[str, str], tick: Callable[[Entry], None], address: tuple[str, int | None]) -> list[Entry]:
+def _stream(engine: Engine, interval_texts: tuple[str, str], tick: Callable[[Batch], None], address: tuple[str, int | None]) -> list[Batch]:
     """Run a stream, and print its reports; returns the newest batches.
 
     Args:
@@ -246,12 +246,12 @@ def drain(assets: AssetNames = None, as_json: Json = False) -> None:
     """
     engine = _engine()
     names = known_assets(engine.assets, assets)
-    entry = engine.drain(assets or None)
+    batch = engine.drain(assets or None)
     failures = Failures(engine.assets, without_rows)
     steps = _advance_all(engine, None, names, failures)
     render.show(
         as_json,
-        {"entries": [render.entry(entry)] if entry else [], "steps": steps},
+        {"entries": [render.batch_report(batch)] if batch else [], "steps": steps},
         partial(render.print_drain, complete=not failures.reasons),
     )
     failures.check()

@@ -6,7 +6,7 @@ from contextlib import contextmanager
 from assets.factories.sentences import count
 from platform_defs.cli import render
 from platform_defs.engine import Engine
-from platform_defs.engine.ledger.ledger import Entry
+from platform_defs.engine.ledger.ledger import Batch
 from platform_defs.engine.operations.advance_all import Failed
 from platform_defs.engine.operations.failures import describe_error
 from platform_defs.engine.operations.publish_to_topic import Published
@@ -28,7 +28,7 @@ class StreamOutput:
         engine: Engine,
         print_line: Callable[[str], None],
         warn: Callable[[str], None],
-        tick: Callable[[Entry], None] = lambda _: None,
+        tick: Callable[[Batch], None] = lambda _: None,
     ) -> None:
         self._engine, self._print, self._warn, self._tick = engine, print_line, warn, tick
         self._batches, self._accepted = 0, 0
@@ -47,10 +47,10 @@ class StreamOutput:
         finally:
             self._print(f"Ended after {count(self._batches, 'batch')} with {count(self._accepted, 'accepted row')}.")
 
-    def report_batch(self, batch: Entry) -> None:
+    def report_batch(self, batch: Batch) -> None:
         """Print the counts of an ingested batch."""
         self._batches += 1
-        self._accepted += sum(source_entry.accepted for source_entry in batch)
+        self._accepted += sum(source_batch.accepted for source_batch in batch)
         self._tick(batch)
         self._print(render.batch_line(batch))
 

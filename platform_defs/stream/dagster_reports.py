@@ -31,7 +31,7 @@ from platform_defs.engine import Engine, LawError
 from platform_defs.engine.accounting.day_accounts import DayAccount
 from platform_defs.engine.advance.advance import Step
 from platform_defs.engine.lake.errors import LakeError
-from platform_defs.engine.ledger.ledger import Entry
+from platform_defs.engine.ledger.ledger import Batch
 from platform_defs.engine.operations.advance_all import Failed
 from platform_defs.engine.operations.failures import describe_error
 from platform_defs.engine.operations.publish_to_topic import Published, sum_of
@@ -90,7 +90,7 @@ class DagsterReports:
         self._waiting, self._unpublished, self._unaccounted = dict[str, bool](), dict[str, bool](), set[str]()
         self._collected, self._events = Collected(), deque[Callable[[], None]]()
 
-    def report_batch(self, batch: Entry) -> None:
+    def report_batch(self, batch: Batch) -> None:
         """Collect a batch; sources without rows in it are not reported."""
         self._collected.batches += 1
         for row in batch:

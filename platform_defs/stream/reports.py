@@ -5,7 +5,7 @@ from typing import Protocol
 
 from platform_defs.engine.accounting.day_accounts import DayAccount
 from platform_defs.engine.advance.advance import Step
-from platform_defs.engine.ledger.ledger import Entry
+from platform_defs.engine.ledger.ledger import Batch
 from platform_defs.engine.operations.advance_all import Failed
 from platform_defs.engine.operations.publish_to_topic import Published
 
@@ -18,7 +18,7 @@ Accounts = Mapping[str, Sequence[DayAccount]]
 class Reports(Protocol):
     """Receives the reports of a stream, all in the thread that runs it."""
 
-    def report_batch(self, batch: Entry) -> None:
+    def report_batch(self, batch: Batch) -> None:
         """A batch was committed to the ledger."""
         ...
 

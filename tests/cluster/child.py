@@ -144,8 +144,8 @@ def seen(engine: Engine) -> dict[str, Any]:
     law = status.recounted_status(engine, [*engine.assets])["assets"]
     recorded = {name: engine.accounts.recorded_account(name) for name in engine.assets}
     rows = {name: engine.views.table(name).agg(F.count("*"), hashed).first() or () for name in names}
-    entries = engine.ledger.entries()
-    batches = [[repr((r.seq, r.source, r.kind, r.watermark, r.accepted, r.quarantined)) for r in entry] for entry in entries]
+    ledger = engine.ledger.batches()
+    batches = [[repr((r.seq, r.source, r.kind, r.watermark, r.accepted, r.quarantined)) for r in batch] for batch in ledger]
     pinned = engine.snapshot()
     queried, _ = Query(pinned.lake, pinned.ledger, pinned.sources, pinned.assets)("SELECT k, n, most FROM totals ORDER BY k", 1_000)
     return {

@@ -174,7 +174,7 @@ class Store:
         """The newest batch of a source that was ever committed to the ledger, also if the ledger has lost it; 0 for none."""
         versions = self.tables["ledger"].versions if "ledger" in self.tables else []
         versions = [*versions, *[lost.commit for table, lost in self.lost.items() if table == "ledger"]]
-        return max((row.entry.seq for version in versions for row in version.rows if row.entry.source == source), default=0)
+        return max((row.source_batch.seq for version in versions for row in version.rows if row.source_batch.source == source), default=0)
 
     def restore(self) -> list[str]:
         """Restore the lost commits; returns the tables that were written after the loss, and cannot be restored."""

@@ -13,7 +13,7 @@ from platform_defs.engine.operations.law_in_turn import LawInTurn
 from platform_defs.stream import run
 from platform_defs.stream.run import StreamRun
 from tests.conftest import MakeEngine
-from tests.engine.entries import source_entry
+from tests.engine.entries import source_batch
 from tests.support.small_sources import HOUR, MINUTE, Event, join, replay, source
 
 COUNT = {"n": "count(*)"}
@@ -35,7 +35,7 @@ def after_first(make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> tup
 
     def advance() -> list[str]:
         lines.clear()
-        stream.after((source_entry("l", 1),))
+        stream.after((source_batch("l", 1),))
         return lines
 
     replay(engine, [FIRST])

@@ -221,11 +221,11 @@ def _check_every_line(make_engine: MakeEngine, root: Path, cases: Sequence[Case]
         for file in case.files:
             (folder / file.name).write_bytes(file.content)
     every = [f for case in cases for f in landed_files(engine.folders[case.contract.name], case.contract.name)]
-    entry = engine.ingestion.batches.files(every)
-    assert entry is not None
+    batch = engine.ingestion.batches.files(every)
+    assert batch is not None
     rows_by_file = _rows_by_file(engine)
     for case in cases:
-        [ingested] = [s for s in entry if s.source == case.contract.name]
+        [ingested] = [s for s in batch if s.source == case.contract.name]
         assert ingested.rows_read == ingested.accepted + ingested.duplicate + ingested.quarantined + ingested.markers
         assert len(ingested.offsets) == len(case.files)
         found, files = rows_by_file[case.contract.name], sorted(f for f in every if f.source == case.contract.name)

@@ -7,7 +7,7 @@ from operators.errors import TidemarkError, did_you_mean
 from platform_defs.engine.formats.files import TOPIC
 from platform_defs.engine.formats.new_columns import NewColumn
 from platform_defs.engine.formats.unreadable_files import Unread
-from platform_defs.engine.ledger.ledger import Entry
+from platform_defs.engine.ledger.ledger import Batch
 from platform_defs.safe_text import shortened
 
 _SHOWN = 5
@@ -108,13 +108,13 @@ class UnreadError(IngestError):
 
     Args:
         unread: the files.
-        entries: the batches of the files that were ingested.
+        batches: the batches of the files that were ingested.
         unlisted: the folders and files that could not be listed, by path, and why.
         refused: the sources of which a topic is not read until a user decides, and why.
     """
 
     unread: Sequence[Unread]
-    entries: Sequence[Entry]
+    batches: Sequence[Batch]
     unlisted: Mapping[str, str] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
 

@@ -122,7 +122,7 @@ class Landing:
         self._head, self._head_at = history.head, history.times[-1] if history.head else 0
 
     def _has_retries(self, after: int, upto: int) -> bool:
-        return any(row.kind == "retry" for entry in self._ledger.entries()[after:upto] for row in entry)
+        return any(row.kind == "retry" for batch in self._ledger.batches()[after:upto] for row in batch)
 
     def _changed_folders(self) -> Iterator[tuple[str, dict[str, File]]]:
         """The folders that may have new files, each with its files that are not recorded, by name."""

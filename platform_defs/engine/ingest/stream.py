@@ -28,10 +28,10 @@ from platform_defs.engine.ingest.topic_ranges import TopicRanges
 from platform_defs.engine.ingest.turns import MOST_KEPT, TURN_PATIENCE_S, Turns
 from platform_defs.engine.lake.errors import spark_condition
 from platform_defs.engine.lake.tables import Lake
-from platform_defs.engine.ledger.ledger import Entry
+from platform_defs.engine.ledger.ledger import Batch
 from platform_defs.paths import is_local
 
-OnEntry = Callable[[Entry], None]
+OnBatch = Callable[[Batch], None]
 OnQuiet = Callable[[], None]
 _MOST_REASONS = 5
 _log = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ class Stream:
     folders: Mapping[str, str]
     max_files: int
     landings: Mapping[str, Landing | ObjectLanding]
-    idle: Callable[[], Entry | None] = lambda: None
+    idle: Callable[[], Batch | None] = lambda: None
     first_wait_s: float = FIRST_WAIT_S
     sleep: Callable[[float], None] = time.sleep
     ranges: Mapping[str, TopicRanges] = field(default_factory=dict)
@@ -73,15 +73,15 @@ class Stream:
     def run(
         self,
         every: str | None = None,
-        on_entry: OnEntry = lambda _: None,
+        on_batch: OnBatch = lambda _: None,
         on_quiet: OnQuiet = lambda: None,
         on_start: OnQuiet = lambda: None,
-    ) -> list[Entry]:
+    ) -> list[Batch]:
         """Ingest the present files and records and return, or ingest continuously at an interval.
 
         Args:
             every: the interval, such as `'30 seconds'`; None to return when all that is present is ingested.
-            on_entry: called after each batch is committed.
+            on_batch: called after each batch is committed.
             on_quiet: called at each interval without a new batch, if the stream is continuous.
             on_start: called when this is the only stream over the folders, before the first batch.
 
@@ -101,8 +101,8 @@ class Stream:
                 on_start()
                 ingest = self.ingest if every is None else replace(self.ingest, purpose="stream")
                 pending = Pending(ingest.files, self.first_wait_s, warns=every is not None)
-                turns = Turns(pending.files, self.idle, on_entry, on_quiet, TURN_PATIENCE_S if every else 0.0)
-                turns.entries = deque(maxlen=MOST_KEPT if every else None)  # a stream may run for years
+                turns = Turns(pending.files, self.idle, on_batch, on_quiet, TURN_PATIENCE_S if every else 0.0)
+                turns.batches = deque(maxlen=MOST_KEPT if every else None)  # a stream may run for years
                 for landing in self.landings.values():
                     landing.forget()  # so that changed files are found too
                 with self._reading_topics(to_present=every is None):
@@ -112,8 +112,8 @@ class Stream:
                         self._stay(length_ms(every, "every") / 1000, turns, pending)
                     unlisted = {path: reason for _, finder in self._finders for path, reason in finder.unlisted.items()}
                 if pending.unread or unlisted or self._refused:
-                    raise UnreadError(pending.unread, list(turns.entries), unlisted, self._refused)
-        return list(turns.entries)
+                    raise UnreadError(pending.unread, list(turns.batches), unlisted, self._refused)
+        return list(turns.batches)
 
     def _stay(self, interval_s: float, turns: Turns, pending: Pending) -> None:
         """Take a turn at each interval; the next turn starts at once if one takes longer."""

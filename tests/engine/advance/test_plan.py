@@ -16,8 +16,8 @@ from platform_defs.engine.advance.position import Complete, EventTimeRange, Posi
 from platform_defs.engine.inputs.progress import Progress
 from platform_defs.engine.inputs.progress_errors import ProgressError
 from platform_defs.engine.inputs.reader import Span
-from platform_defs.engine.ledger.rows import Entry
-from tests.engine.entries import source_entry
+from platform_defs.engine.ledger.rows import Batch
+from tests.engine.entries import source_batch
 from tests.support.memory_ledger import memory_ledger
 
 ALL = 1_000_000
@@ -57,14 +57,14 @@ OF_KEYED = _asset("of_keyed", ByTimeRange((10,), watermark_delay=1), Append(), "
 READER = _asset("reader", NewRows(change="op"), Upsert(("k",)), "keyed")
 
 
-def _rows(seq: int, rows: int, first: int = 0, last: int | None = None, source: str = "clicks") -> Entry:
+def _rows(seq: int, rows: int, first: int = 0, last: int | None = None, source: str = "clicks") -> Batch:
     """A batch with rows of one source, with event times from `first` to `last`."""
-    return (source_entry(source, seq, accepted=rows, first_event_time=first, last_event_time=first if last is None else last),)
+    return (source_batch(source, seq, accepted=rows, first_event_time=first, last_event_time=first if last is None else last),)
 
 
-def _without_rows(seq: int, source: str = "clicks") -> Entry:
+def _without_rows(seq: int, source: str = "clicks") -> Batch:
     """A batch of a source without rows."""
-    return (source_entry(source, seq),)
+    return (source_batch(source, seq),)
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Case:
 
     id: str
     asset: DerivedAsset
-    ledger: Sequence[Entry]
+    ledger: Sequence[Batch]
     plan: StepPlan | None
     progress: Progress = field(default_factory=Progress)
     watermark: int | None = None

@@ -18,7 +18,7 @@ from platform_defs.engine.formats.files import File
 from platform_defs.engine.ingest.alignment import Ahead, next_files, sources_ahead
 from platform_defs.engine.ingest.control_batches import ControlBatches
 from platform_defs.engine.ingest.idle_sources import idle_sources
-from platform_defs.engine.ledger.ledger import Ledger, SourceEntry, next_row
+from platform_defs.engine.ledger.ledger import Ledger, SourceBatch, next_row
 from platform_defs.engine.ledger.new_rows import IDLE as PRESENT_RULE
 from platform_defs.waiting_input import waiting_input
 from tests.conftest import MakeEngine
@@ -126,10 +126,10 @@ class NewestRows:
     """The newest row of each source, in place of a ledger: a ledger needs 1 ms for each row."""
 
     clock: Clock
-    rows: dict[str, SourceEntry] = field(default_factory=dict)
+    rows: dict[str, SourceBatch] = field(default_factory=dict)
     active_at: dict[str, int] = field(default_factory=dict)
 
-    def newest_rows(self) -> dict[str, SourceEntry]:
+    def newest_rows(self) -> dict[str, SourceBatch]:
         return self.rows
 
     def wall_clock(self) -> int:
@@ -161,7 +161,7 @@ class Stream:
             commit_batch(self.engine, changes)
             return
         for name, changed in changes.items():
-            self.ledger.rows[name] = SourceEntry(seq=1, kind="rows", ingested_at=self.clock.now, source=name, **changed)
+            self.ledger.rows[name] = SourceBatch(seq=1, kind="rows", ingested_at=self.clock.now, source=name, **changed)
             self.ledger.active_at[name] = self.clock.now
 
     def record_idle(self) -> None:
@@ -238,7 +238,7 @@ def _count_waits(stream: Stream, groups: Sequence[Group]) -> int:
     return waits
 
 
-def _check_turn(last: Mapping[str, SourceEntry | None], ready: Collection[str], drift: int) -> None:
+def _check_turn(last: Mapping[str, SourceBatch | None], ready: Collection[str], drift: int) -> None:
     """The sources of a group that are read are within their drift of each one that is not idle."""
     active = [row and row.watermark for row in last.values() if row is None or not row.idle]
     for name in ready & last.keys():

@@ -17,15 +17,15 @@ from platform_defs.engine.ingest.turns import MOST_KEPT, Turns
 from platform_defs.engine.lake.errors import LakeBusy
 from platform_defs.engine.lake.interrupts import TERMINATED, ending_on_sigterm, run_to_end
 from platform_defs.engine.lake.tables import Lake
-from platform_defs.engine.ledger.ledger import Entry
+from platform_defs.engine.ledger.ledger import Batch
 from platform_defs.engine.operations.advance_all import BUSY_WAIT_S, AdvanceAll, Failed
-from tests.engine.entries import source_entry
+from tests.engine.entries import source_batch
 from tests.support.clock import Clock
 from tests.support.small_sources import HOUR, START, source
 
 NO_SESSION: Any = None
 BUSY = LakeBusy.held_by_writer("ledger", "process 7 (tidemark drain)")
-ENTRY: Entry = (source_entry("l", 1),)
+BATCH: Batch = (source_batch("l", 1),)
 FILE = File(1, "file:/in/1", 3, "l")
 
 
@@ -35,15 +35,15 @@ class Calls:
 
     made: list[Any] = field(default_factory=list)
 
-    def on_batch(self, entry: Entry) -> None:
-        self.made.append(entry[0].seq)
+    def on_batch(self, batch: Batch) -> None:
+        self.made.append(batch[0].seq)
 
     def on_quiet(self) -> None:
         self.made.append("quiet")
 
 
 def _turns(
-    calls: Calls, ingest: Callable[..., Entry | None] = lambda _: ENTRY, idle: Callable[[], Entry | None] = lambda: None, **options: Any
+    calls: Calls, ingest: Callable[..., Batch | None] = lambda _: BATCH, idle: Callable[[], Batch | None] = lambda: None, **options: Any
 ):
     return Turns(ingest, idle, calls.on_batch, calls.on_quiet, **options)
 
@@ -69,7 +69,7 @@ def test_a_stream_without_a_file_records_idle_sources_at_its_interval_and_then_i
     assert len(waited) == 6
     assert all(0 < s <= 30 for s in waited)
     assert calls.made == ["quiet", "quiet", 2, "quiet", "quiet"]
-    assert [(s.kind, s.idle) for s in engine.ledger.entries()[1]] == [("inactive", True)]
+    assert [(s.kind, s.idle) for s in engine.ledger.batches()[1]] == [("inactive", True)]
     assert engine.ingestion.busy() is None
 
 
@@ -100,9 +100,9 @@ def test_a_blocked_turn_without_files_is_skipped_unless_the_ledger_is_corrupted(
 
 
 def test_a_micro_batch_waits_while_another_process_writes_the_ledger() -> None:
-    calls, waits, answers = Calls(), [], [BUSY, BUSY, ENTRY]
+    calls, waits, answers = Calls(), [], [BUSY, BUSY, BATCH]
 
-    def ingest(_: object) -> Entry:
+    def ingest(_: object) -> Batch:
         answer = answers.pop(0)
         return answer if isinstance(answer, tuple) else _raise(answer)
 
@@ -117,11 +117,11 @@ def test_a_micro_batch_waits_while_another_process_writes_the_ledger() -> None:
 
 
 def test_a_stream_keeps_only_its_newest_batches_in_memory() -> None:
-    calls, entries = Calls(), iter([(source_entry("l", n),) for n in range(1, MOST_KEPT + 6)])
-    turns = _turns(calls, lambda _: next(entries))
+    calls, batches = Calls(), iter([(source_batch("l", n),) for n in range(1, MOST_KEPT + 6)])
+    turns = _turns(calls, lambda _: next(batches))
     for _ in range(MOST_KEPT + 5):
         turns.files([FILE])
-    assert (len(turns.entries), turns.entries[0][0].seq, calls.made[0]) == (MOST_KEPT, 6, 1)
+    assert (len(turns.batches), turns.batches[0][0].seq, calls.made[0]) == (MOST_KEPT, 6, 1)
 
 
 def test_a_failing_asset_is_retried_with_growing_delays_and_stops_no_other() -> None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from platform_defs.engine.formats.files import File, FileRecords
 from platform_defs.engine.ledger.known_files import KnownFiles
-from tests.engine.entries import source_entry
+from tests.engine.entries import source_batch
 from tests.support.file_walk import landed_files
 from tests.support.memory_ledger import memory_ledger
 
@@ -97,7 +97,7 @@ def test_a_remote_file_is_recognized_in_another_bucket() -> None:
 def test_the_known_files_do_not_depend_on_how_they_were_added(rows: list[tuple[str, int, bool]], cut: int) -> None:
     files = [_file("/l", name, modified, fault="torn" if torn else None) for name, modified, torn in rows]
     offsets = [f.offset if n % 2 else _format_1_offset(f) for n, f in enumerate(files)]
-    ledger = memory_ledger([(source_entry("l", n, offsets=tuple(part)),) for n, part in enumerate((offsets[:cut], offsets[cut:]), 1)])
+    ledger = memory_ledger([(source_batch("l", n, offsets=tuple(part)),) for n, part in enumerate((offsets[:cut], offsets[cut:]), 1)])
     every = [_file("/l", name, modified) for name in NAMES for modified in range(3)]
     known = ledger.file_records("l", every)
     assert {f for f in every if known.has_present_state(f)} == {_file("/l", f.keys[0][2:], f.modified) for f in files}

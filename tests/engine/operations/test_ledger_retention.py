@@ -303,7 +303,7 @@ def test_a_scrape_that_paused_for_longer_than_the_ledger_keeps_its_batches_count
 def reopened_at(engine: Engine, head: int) -> Engine:
     """An engine whose ledger ends at an earlier batch."""
     new = replace(engine, earlier=None)
-    vars(new)["ledger"] = memory_ledger(engine.ledger.entries()[:head])
+    vars(new)["ledger"] = memory_ledger(engine.ledger.batches()[:head])
     return new
 
 

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from platform_defs.engine.ledger.ledger import Entry
+from platform_defs.engine.ledger.ledger import Batch
 from platform_defs.engine.operations.advance_all import Failed
 from platform_defs.engine.operations.publish_to_topic import Published
 from platform_defs.stream.reports import Accounts, Steps
@@ -17,7 +17,7 @@ class Recorder:
     made: list[tuple[str, Any]] = field(default_factory=list)
     waiting: list[str] = field(default_factory=list)
 
-    def report_batch(self, batch: Entry) -> None:
+    def report_batch(self, batch: Batch) -> None:
         self.made.append(("batch", batch[0].seq))
 
     def report_steps(self, steps: Steps, took_s: float) -> None:

@@ -22,7 +22,7 @@ from platform_defs.engine.operations.advance_all import Failed
 from platform_defs.engine.operations.publish_to_topic import Published
 from platform_defs.stream import dagster_reports
 from platform_defs.stream.dagster_reports import DagsterReports
-from tests.engine.entries import source_entry
+from tests.engine.entries import source_batch
 from tests.support.small_sources import HOUR, START
 
 COUNT = {"n": "count(*)"}
@@ -48,7 +48,7 @@ class Stream:
         self.time[0] += seconds
         if changed:
             self.number += 1
-            self.reports.report_batch((source_entry("l", self.number, rows_read=4, accepted=3, quarantined=1),))
+            self.reports.report_batch((source_batch("l", self.number, rows_read=4, accepted=3, quarantined=1),))
             self.reports.report_steps({"windows": [self._step()], "totals": [self._step()]}, 0.1)
             self.reports.report_accounts({"windows": [_account("2026-03-01")], "totals": [_account("2026-03-01")]}, 0.1)
         self.reports.report_turn(self.waiting, self.unpublished)

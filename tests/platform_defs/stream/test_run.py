@@ -17,7 +17,7 @@ from platform_defs.engine.operations.advance_all import BUSY_WAIT_S, AdvanceAll
 from platform_defs.stream.run import StreamError, StreamRun
 from platform_defs.stream_trigger import StreamTrigger
 from tests.conftest import MakeEngine
-from tests.engine.entries import source_entry
+from tests.engine.entries import source_batch
 from tests.platform_defs.stream.recorder import Recorder
 from tests.support.bare_lake import bare_engine
 from tests.support.clock import Clock
@@ -118,7 +118,7 @@ def test_a_backfill_beside_a_stream_gives_the_rows_of_either_alone(engine: Engin
         other = threading.Thread(target=backfill)
         other.start()
         replay(engine, [batch])
-        stream.after((source_entry("l", engine.ledger.head),))
+        stream.after((source_batch("l", engine.ledger.head),))
         other.join(WAIT_S)
     for name in engine.assets:
         engine.advance(name)
