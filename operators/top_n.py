@@ -194,13 +194,13 @@ class TopN:
     def reads(self) -> NewRows | ByKey:
         """The rows of new batches, and what they are merged with: rows of the table, or kept rows or all rows of their partitions."""
         if self.strategy_used != "retract":
-            return NewRows(touches=self.partition, change=self.change)
+            return NewRows(key=self.partition, change=self.change)
         can_change_partition = not {*self.partition} <= {*self.key}
-        through = self.key if can_change_partition else ()
+        row_key = self.key if can_change_partition else ()
         keeps = self.query.why_all_rows() is None
         if self._ttl:
-            return self._ttl.reads(self.partition, through=through, change=self.change, keeps=keeps)
-        return ByKey(self.partition, through=through, change=self.change, keeps=Kept() if keeps else None)
+            return self._ttl.reads(self.partition, row_key=row_key, change=self.change, keeps=keeps)
+        return ByKey(self.partition, row_key=row_key, change=self.change, keeps=Kept() if keeps else None)
 
     @cached_property
     def strategy_used(self) -> Strategy:
