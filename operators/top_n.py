@@ -209,7 +209,7 @@ class TopN:
 
     def explain(self) -> str:
         """How a step computes the result, and why it does not use the other strategies, in a few lines."""
-        return self.query.explain(self.strategy_used, is_pinned=self.strategy is not None)
+        return self.query.explain(self.strategy_used, is_explicit=self.strategy is not None)
 
     def late(self, event_time: Column, watermark: Column) -> Column:
         """No row is late."""

@@ -69,12 +69,12 @@ class TopNQuery:
             return None
         return self._why_not_keep_the_first_rows() or (self._why_not_append() if strategy == "append" else self._why_not_update())
 
-    def explain(self, strategy_used: Strategy, is_pinned: bool) -> str:
+    def explain(self, strategy_used: Strategy, is_explicit: bool) -> str:
         """The strategy that is used and what it costs, then a line for each other strategy, which says why it is not used."""
         reasons_against = [f"not {strategy}: {reason}" for strategy in get_args(Strategy) if (reason := self.why_not(strategy))]
         input_reason = [f"rows only move up: {self.rises}"] if self.rises and strategy_used == "update" else []
         return "\n".join(
-            [f"{strategy_used}{' (pinned)' if is_pinned else ''}: {self._cost(strategy_used)}", *input_reason, *reasons_against]
+            [f"{strategy_used}{' (set by `strategy`)' if is_explicit else ''}: {self._cost(strategy_used)}", *input_reason, *reasons_against]
         )
 
     def _cost(self, strategy: Strategy) -> str:

@@ -146,8 +146,8 @@ def seen(engine: Engine) -> dict[str, Any]:
     rows = {name: engine.views.table(name).agg(F.count("*"), hashed).first() or () for name in names}
     ledger = engine.ledger.batches()
     batches = [[repr((r.seq, r.source, r.kind, r.watermark, r.accepted, r.quarantined)) for r in batch] for batch in ledger]
-    pinned = engine.snapshot()
-    queried, _ = Query(pinned.lake, pinned.ledger, pinned.sources, pinned.assets)("SELECT k, n, most FROM totals ORDER BY k", 1_000)
+    snapshot = engine.snapshot()
+    queried, _ = Query(snapshot.lake, snapshot.ledger, snapshot.sources, snapshot.assets)("SELECT k, n, most FROM totals ORDER BY k", 1_000)
     return {
         "rows": {name: [str(value) for value in of_table] for name, of_table in rows.items()},
         "ledger": batches,

@@ -289,7 +289,7 @@ def test_the_strategy_follows_from_the_properties_of_the_input(spec: dict[str, A
     top = TopN(**{"by": "k", "order_by": "v DESC", "rank_end": 3, **spec})
     assert top.strategy_used == used
     lines = top.explain().splitlines()
-    assert lines[0].startswith(f"{used} (pinned): " if "strategy" in spec else f"{used}: ")
+    assert lines[0].startswith(f"{used} (set by `strategy`): " if "strategy" in spec else f"{used}: ")
     assert all(any(line.startswith(w) for line in lines[1:]) for w in why)
 
 

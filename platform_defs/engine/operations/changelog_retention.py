@@ -60,7 +60,7 @@ class ChangelogRetention:
         if planned.number is None:
             return planned
         lake, table, upto = self.reading.lake, self.asset.changelog, planned.number
-        snapshot = self.reading.pin_versions(self.asset.name)
+        snapshot = self.reading.take_snapshot(self.asset.name)
         base = self._result(snapshot, upto).persist()
         try:
             rows_kept = base.count()

@@ -68,7 +68,7 @@ def publish_to_topic(reading: Reading, asset: DerivedAsset, sink: Sink, upto: in
         reading.lake.writer(f"kafka-{asset.name}"),
         Topic(reading.spark, sink, asset.name, compacted=asset.operator.emits.upserts) as topic,
     ):
-        return _publish(reading.pin_versions(asset.name), asset, sink, topic, upto)
+        return _publish(reading.take_snapshot(asset.name), asset, sink, topic, upto)
 
 
 def _publish(reading: Reading, asset: DerivedAsset, sink: Sink, topic: Topic, last_step: int | None) -> Published:

@@ -56,7 +56,7 @@ def rebuild(advance: Advance, first: date, last: date) -> Rebuilt:
     with advance.reading.lake.writer(advance.asset.name):
         advance.recover()
         advance.strategy.forget()
-        return _rebuild(advance.pin_versions(), first, last)
+        return _rebuild(advance.take_snapshot(), first, last)
 
 
 def _repair(advance: Advance, first: date, last: date) -> Rebuilt:

@@ -100,7 +100,7 @@ def test_a_step_is_refused_if_its_input_is_emptied_after_the_first_check(tmp_pat
     reading.require_same_inputs(best, stored_progress(engine.lake, best))
     apply_step(engine, "sums", seq=0, generation=1)
     with pytest.raises(ProgressError, match=r"^best was computed from an earlier sums, which has been replaced since"):
-        Advance(reading, best, 1).pin_versions().commit_next_step(engine.ledger.head, None)
+        Advance(reading, best, 1).take_snapshot().commit_next_step(engine.ledger.head, None)
 
 
 def apply_step(engine: Engine, table: str, **changes: Any) -> None:

@@ -122,7 +122,7 @@ def test_a_killed_publish_goes_on_with_the_step_that_is_not_committed(jvm: Any, 
     """Each run is killed the first time, the second time and so on that it passes a point; the step that a kill cuts is written whole."""
     name = kafka.create(f"resumed-{at.replace(' ', '-').replace('_', '-')}", 3)
     sink, lake = _sink(kafka, name), SimpleNamespace(writer=lambda _: nullcontext())
-    reading = SimpleNamespace(lake=lake, spark=jvm, pin_versions=lambda _: reading)
+    reading = SimpleNamespace(lake=lake, spark=jvm, take_snapshot=lambda _: reading)
     asset = SimpleNamespace(name=name, operator=SimpleNamespace(emits=SimpleNamespace(upserts=True)))
 
     def write(_: Sink, write: Write, table: str, identity: str) -> None:
