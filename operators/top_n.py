@@ -69,7 +69,7 @@ class TopN:
         unique_key: the columns by which a row replaces another.
         change: the column with a row's change kind.
         monotonic: promise that a row that replaces another always comes before it in the order, and that no row is deleted. Only with
-            `unique_key`. A step that finds the promise broken is refused, and says how many keys break it. The promise is not needed
+            `unique_key`. A step that finds the promise violated is refused, and says how many keys violate it. The promise is not needed
             for a count, a maximum, or a sum of values that a row rule keeps from being negative, if the input is an `Aggregate` of the
             pipeline: see `rises`. A call with its former name, `improving`, still works and warns.
         ttl: how long the rows of a partition count after its newest row; None for no limit.

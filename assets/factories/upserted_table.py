@@ -65,7 +65,7 @@ def upserted_asset(derived: DerivedAsset, *, sources: Sequence[str], worker: Wor
 def promise_check(table: str, keys: int) -> dg.AssetCheckResult:
     """Whether the rows of a Top-N keep the promise `monotonic`.
 
-    A step that could give a wrong ranking is refused. So a promise that is broken only for rows that are not kept is a warning.
+    A step that could give a wrong ranking is refused. So a promise that is violated only by rows that are not kept is a warning.
 
     Args:
         table: the name of the table.

@@ -73,9 +73,8 @@ class TopNQuery:
         """The strategy that is used and what it costs, then a line for each other strategy, which says why it is not used."""
         reasons_against = [f"not {strategy}: {reason}" for strategy in get_args(Strategy) if (reason := self.why_not(strategy))]
         input_reason = [f"rows only move up: {self.rises}"] if self.rises and strategy_used == "update" else []
-        return "\n".join(
-            [f"{strategy_used}{' (set by `strategy`)' if is_explicit else ''}: {self._cost(strategy_used)}", *input_reason, *reasons_against]
-        )
+        used = f"{strategy_used} (set by `strategy`)" if is_explicit else strategy_used
+        return "\n".join([f"{used}: {self._cost(strategy_used)}", *input_reason, *reasons_against])
 
     def _cost(self, strategy: Strategy) -> str:
         if strategy != "retract":

@@ -68,7 +68,7 @@ class Delivery:
     ui: str | None = None
     problems: list[str] = field(default_factory=list, init=False)
     _sent: int = field(default=0, init=False)
-    _broken: set[str] = field(default_factory=set, init=False)
+    _failed_hooks: set[str] = field(default_factory=set, init=False)
 
     def send(self, streaks_by_subject: Mapping[str, Streak]) -> None:
         """Send an alert for each subject that fails, and a message for each that has succeeded since its alert.
@@ -110,12 +110,12 @@ class Delivery:
 
     def _delivers(self, name: str, alert: Alert) -> bool:
         """Send an alert by a hook; returns whether it was delivered."""
-        if name in self._broken:
+        if name in self._failed_hooks:
             return False
         try:
             self.hooks[name](alert)
         except HookError as error:
-            self._broken.add(name)
+            self._failed_hooks.add(name)
             self.problems.append(str(error))
             return False
         self._sent += 1

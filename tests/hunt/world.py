@@ -283,9 +283,9 @@ class World:
         self.run(action.who, lambda engine: asset in engine.assets and self.check_law(engine, asset), action.faults)
 
     def check_law(self, engine: SimEngine, asset: str) -> None:
-        broken = [account for account in engine.accounts.days(asset) if not account.holds]
-        if broken and not self.store.lost:
-            raise Finding(f"law broken for {asset}", "; ".join(map(str, broken[:3])))
+        violations = [account for account in engine.accounts.days(asset) if not account.holds]
+        if violations and not self.store.lost:
+            raise Finding(f"law broken for {asset}", "; ".join(map(str, violations[:3])))
 
     def _maintain(self, action: Action) -> None:
         self.run(action.who, lambda engine: engine.maintain(), action.faults)

@@ -58,8 +58,8 @@ class Tables:
         self.begun.append(name)
         found = self.work.get(name, lambda: None)()
         self.ended.append(name)
-        broken = {} if self.holds.get(name, True) else {("l", 1): (1, 2)}
-        return Advanced({"of": name, "thread": threading.current_thread().name, "found": str(found)}, [], broken)
+        violations = {} if self.holds.get(name, True) else {("l", 1): (1, 2)}
+        return Advanced({"of": name, "thread": threading.current_thread().name, "found": str(found)}, [], violations)
 
 
 def _of(run: dg.ExecuteInProcessResult) -> dict[str, str]:

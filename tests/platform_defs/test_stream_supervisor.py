@@ -241,8 +241,8 @@ def test_the_other_sensors_and_the_schedule_stay_off_with_a_supervised_stream(
             daemon.end(dg.DagsterEventType.PIPELINE_CANCELED)
             why = f"run {daemon.run.run_id} was cancelled; launch the job stream to go on"
         else:
-            broken = RecordedAccount([RecordedDay("orders", str(day_of(START)), 1, False, {})], 1)
-            monkeypatch.setattr(Accounts, "recorded_account", lambda _, name: broken if name == "order_wide" else None)
+            account = RecordedAccount([RecordedDay("orders", str(day_of(START)), 1, False, {})], 1)
+            monkeypatch.setattr(Accounts, "recorded_account", lambda _, name: account if name == "order_wide" else None)
             daemon.end()
             why = "the recorded account of order_wide violates the conservation law"
         _turn(daemon.instance, InstigatorStatus.RUNNING)

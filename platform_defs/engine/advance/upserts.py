@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from assets.contracts import DerivedAsset
 from operators.changelog import difference
 from operators.columns import keys_of, rows_of_keys
-from operators.contract import PROMISE_BROKEN, Incremental, Promised
+from operators.contract import PROMISE_VIOLATED, Incremental, Promised
 from operators.engine_columns import PERIOD_END
 from operators.errors import OperatorError
 from operators.steps import ByKey, NewRows
@@ -65,10 +65,10 @@ class MergedRows(Strategy):
             return super().step(before, after)
         except PySparkException as error:
             operator = self.asset.operator
-            if not isinstance(operator, Promised) or PROMISE_BROKEN not in str(error):
+            if not isinstance(operator, Promised) or PROMISE_VIOLATED not in str(error):
                 raise
             if operator.monotonic:
-                raise PromiseError.broken(self.asset.name, self._count_moving_back(operator, before, after)) from error
+                raise PromiseError.violated(self.asset.name, self._count_moving_back(operator, before, after)) from error
         return self._recomputed_keys.step(before, after)
 
     def state(self, now: Progress) -> Iterator[StatePart]:

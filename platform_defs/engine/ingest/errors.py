@@ -17,9 +17,9 @@ class IngestError(TidemarkError, RuntimeError):
     """A micro-batch was not ingested; the ledger has no batch for it."""
 
     @classmethod
-    def rule_failed(cls, source: str, broken: Mapping[str, int]) -> "IngestError":
+    def rule_failed(cls, source: str, violations: Mapping[str, int]) -> "IngestError":
         """Rows violate rules with the action `fail`."""
-        counts = ", ".join(f"{rule} ({count} rows)" for rule, count in sorted(broken.items()))
+        counts = ", ".join(f"{rule} ({count} rows)" for rule, count in sorted(violations.items()))
         return cls(
             f"source {source!r} violates rules whose action is 'fail': {counts}; nothing of the micro-batch was committed. "
             "Correct the input, or give the rule the action 'quarantine' or 'warn'"

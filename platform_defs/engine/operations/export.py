@@ -26,7 +26,7 @@ class ViewError(TidemarkError, ValueError):
     @classmethod
     def several(cls, given: list[str]) -> "ViewError":
         """More than one kind of view is given."""
-        return cls(f"{' and '.join(f'`{name}`' for name in chosen)} are given; legal: only one of them")
+        return cls(f"{' and '.join(f'`{name}`' for name in given)} are given; legal: only one of them")
 
     @classmethod
     def no_table(cls, name: str, tables: list[str]) -> "ViewError":

@@ -25,7 +25,7 @@ class LawInTurn:
 
     Args:
         account: accounts for the days that a step of a table has changed; raises `LawError` if the law does not hold.
-        report: called when an account failed for another reason than a broken law; the next try is after the table's next step.
+        report: called when an account failed for another reason than a violated law; the next try is after the table's next step.
         share: the share of the time that accounts may take.
         most_saved_s: the most unused time that accounts may use later, in seconds.
         now: a monotonic clock, in seconds.

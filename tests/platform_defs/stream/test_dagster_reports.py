@@ -210,8 +210,8 @@ def test_a_line_that_cannot_be_logged_ends_no_stream(run: Callable[..., list[Eve
 
 
 def test_a_violation_fails_the_check_of_its_days_and_of_the_table(run: Callable[..., list[EventLogEntry]]) -> None:
-    broken = _account("2026-03-01", matched=2)
-    error = LawError.of_table("windows", [broken], {})
+    violation = _account("2026-03-01", matched=2)
+    error = LawError.of_table("windows", [violation], {})
 
     def script(stream: Stream) -> None:
         stream.turn()
