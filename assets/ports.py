@@ -212,6 +212,6 @@ class EnginePort(Protocol):
         """Advance an asset, one committed step after the other."""
         ...
 
-    def rebuild(self, asset: str, first: date | None = None, last: date | None = None) -> RebuiltPort:
+    def rebuild_days(self, asset: str, first: date | None = None, last: date | None = None) -> RebuiltPort:
         """Recompute finalized results of days (by default all), and repair those that differ; an upserted table is recomputed whole."""
         ...

@@ -53,7 +53,7 @@ def upserted_asset(derived: DerivedAsset, *, sources: Sequence[str], worker: Wor
     def table(
         context: dg.AssetExecutionContext, config: AdvanceConfig, engine: dg.ResourceParam[EnginePort]
     ) -> Iterator[dg.MaterializeResult]:
-        rebuilt = engine.rebuild(derived.name) if config.rebuild else None
+        rebuilt = engine.rebuild_days(derived.name) if config.rebuild else None
         advanced: Advanced = worker.do(context, engine, derived.name)
         repaired = {} if rebuilt is None else {"changes_repaired": rebuilt.missing + rebuilt.extra}
         checks = [law_check(advanced), *([promise_check(derived.name, advanced.metadata.get(MOVED_BACK, 0))] if promises else [])]

@@ -212,7 +212,7 @@ def backfill(
     for name in engine.assets if rebuild else ():
         if not failures.is_blocked(name):
             with failures.recording(name):
-                rebuilt.append(render.rebuild_outcome(name, engine.rebuild(name, from_day, to_day)))
+                rebuilt.append(render.rebuild_outcome(name, engine.rebuild_days(name, from_day, to_day)))
     steps = _advance_all(engine, day_end(to_day), [n for n in engine.assets if n not in failures.reasons], failures)
     render.show(as_json, {"rebuilt": rebuilt, "steps": steps}, partial(render.print_backfill, complete=not failures.reasons))
     failures.check()
@@ -233,7 +233,7 @@ def rebuild(
     """
     engine = _engine()
     names = known_assets(engine.assets, assets)
-    steps = [render.step(name, step) for name, step in engine.remake(names, downstream=downstream, from_kept=from_kept)]
+    steps = [render.step(name, step) for name, step in engine.rebuild_tables(names, downstream=downstream, from_kept=from_kept)]
     render.show(as_json, {"steps": steps}, render.print_rebuild)
 
 

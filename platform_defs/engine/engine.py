@@ -39,7 +39,7 @@ from platform_defs.engine.operations.freshness import Freshness
 from platform_defs.engine.operations.late_rows import LateRows
 from platform_defs.engine.operations.ledger_retention import LedgerRetention
 from platform_defs.engine.operations.maintenance import Maintained, Maintenance
-from platform_defs.engine.operations.rebuild import Rebuilt, rebuild, remake
+from platform_defs.engine.operations.rebuild import Rebuilt, empty_tables, rebuild_days
 from platform_defs.engine.operations.retention import KEEP_ALL, LakeRetention
 from platform_defs.engine.operations.sink import Sink
 from platform_defs.engine.operations.step_law import check_step
@@ -230,18 +230,18 @@ class Engine:
         """Advance an asset as far as its watermark allows, or up to `until` (epoch ms)."""
         return list(self.steps(asset, until))
 
-    def rebuild(self, asset: str, first: date | None = None, last: date | None = None) -> Rebuilt:
-        """Recompute and repair the finalized results of days (None: all), or all rows of an upserted table: `backfill --rebuild`."""
+    def rebuild_days(self, asset: str, first: date | None = None, last: date | None = None) -> Rebuilt:
+        """Recompute finalized results of days (default: all; upserted tables: all rows), and write what differs: `backfill --rebuild`."""
         with naming_step_errors(asset), self._naming_lost_files():
-            rebuilt = rebuild(self._advance(asset), first or date.min, last or date.max)
+            rebuilt = rebuild_days(self._advance(asset), first or date.min, last or date.max)
         if rebuilt.missing or rebuilt.extra:
             self.accounts.forget(asset)
         return rebuilt
 
-    def remake(self, names: Sequence[str], *, downstream: bool = False, from_kept: bool = False) -> Generator[tuple[str, Step]]:
-        """Empty tables and compute them from the event logs, as `tidemark rebuild` does; see `remake` of `operations.rebuild`."""
+    def rebuild_tables(self, names: Sequence[str], *, downstream: bool = False, from_kept: bool = False) -> Generator[tuple[str, Step]]:
+        """Empty tables, and compute all rows again with the present settings: `tidemark rebuild`; see `operations.rebuild.empty_tables`."""
         with self._naming_lost_files():
-            emptied = remake({name: self._advance(name) for name in self.assets}, names, downstream=downstream, from_kept=from_kept)
+            emptied = empty_tables({name: self._advance(name) for name in self.assets}, names, downstream=downstream, from_kept=from_kept)
         for name in emptied:
             for step in self.steps(name):
                 yield name, step

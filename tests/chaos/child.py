@@ -171,10 +171,10 @@ class Child:
     def _rebuild(self, engine: Engine, action: Action) -> None:
         for asset, lost in LOST.items():
             DeltaTable(engine.lake.path(asset)).delete(lost)
-            engine.rebuild(asset, *DAYS)
+            engine.rebuild_days(asset, *DAYS)
 
     def _remake(self, engine: Engine, action: Action) -> None:
-        for _ in engine.remake(["visits"]):
+        for _ in engine.rebuild_tables(["visits"]):
             pass
 
     def _verify(self, engine: Engine, action: Action) -> None:

@@ -134,7 +134,7 @@ def finish(engine: Engine, while_advancing: Callable[[], AbstractContextManager[
     with patch.object(small_queries, "SMALL_INPUT_BYTES", 0):
         complete(engine, while_advancing)
     with_retries(lambda: engine.maintain(small_files=1, retention_hours=0))
-    with_retries(lambda: [*engine.remake(["pairs", "totals"], downstream=True)])
+    with_retries(lambda: [*engine.rebuild_tables(["pairs", "totals"], downstream=True)])
 
 
 def seen(engine: Engine) -> dict[str, Any]:

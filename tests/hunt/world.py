@@ -272,11 +272,11 @@ class World:
 
     def _rebuild(self, action: Action) -> None:
         asset, first, last = action.args
-        self.run(action.who, lambda engine: asset in engine.assets and engine.rebuild(asset, first, last), action.faults)
+        self.run(action.who, lambda engine: asset in engine.assets and engine.rebuild_days(asset, first, last), action.faults)
 
     def _remake(self, action: Action) -> None:
         asset = action.args[0]
-        self.run(action.who, lambda engine: asset in engine.assets and list(engine.remake([asset], downstream=True)), action.faults)
+        self.run(action.who, lambda engine: asset in engine.assets and list(engine.rebuild_tables([asset], downstream=True)), action.faults)
 
     def _account(self, action: Action) -> None:
         asset = action.args[0]

@@ -195,8 +195,8 @@ def test_over_final_results_each_table_equals_the_model(make_engine: MakeEngine,
     assert _read(at_once)[0] == wanted
     DeltaTable(engine.lake.path("pairs")).delete("k LIKE '%1'")
     DeltaTable(engine.lake.path("top_pairs")).delete("k LIKE '%2'")
-    assert engine.rebuild("pairs").missing > 0
-    assert engine.rebuild("top_pairs").missing > 0
+    assert engine.rebuild_days("pairs").missing > 0
+    assert engine.rebuild_days("top_pairs").missing > 0
     _advance_readers(engine)
     assert _read(engine)[0] == wanted
     engine.ingestion.control_batches.watermark(dict.fromkeys(("l", "r"), START + 200 * MINUTE))

@@ -75,7 +75,7 @@ def test_the_account_finds_a_ranking_that_an_earlier_version_got_wrong(make_engi
         engine.advance("newest")
     assert rows_of(engine.views.table("newest"), "k", "v", "rank") != BEST
     assert sum(account.missing for account in engine.accounts.days("newest")) > 0
-    engine.rebuild("newest")
+    engine.rebuild_days("newest")
     assert rows_of(engine.views.table("newest"), "k", "v", "rank") == BEST
 
 

@@ -270,7 +270,7 @@ def test_a_reader_goes_on_while_its_table_is_idle_and_its_later_results_are_late
     pair_count = engine.views.table("pairs").count()
     for name in ("pay", "windows", "joins_late"):
         assert tables[name] == tables[f"{name}_at_once"]
-        assert engine.rebuild(name).days == (), "a run equals the backfill over its log"
+        assert engine.rebuild_days(name).days == (), "a run equals the backfill over its log"
         account = engine.accounts.days(name)
         assert all(day.holds for day in account)
         assert sum(day.accepted for day in account if day.side == "pairs") == pair_count
@@ -308,7 +308,7 @@ def test_a_reader_of_an_idle_upserted_table_goes_on_and_is_corrected(make_engine
     _ = [engine.advance(name) for name in ("last", "near")]
     assert rows_of(engine.views.table("near"), "k", "last_v", "own_v") == [("a", 6, 2), ("a", None, 1)], "the row of 00:00 was replaced"
     assert law_violations(engine, "near") == set()
-    assert engine.rebuild("near").days == ()
+    assert engine.rebuild_days("near").days == ()
 
 
 def test_a_reader_goes_on_before_the_first_row_of_its_table(make_engine: MakeEngine, clock: Clock) -> None:
@@ -329,7 +329,7 @@ def test_a_reader_goes_on_before_the_first_row_of_its_table(make_engine: MakeEng
         engine.advance(name)
     assert rows_of(engine.views.table("pay"), "k", "v", "left_v", "right_v") == [("a", 1, None, None), ("b", 2, 3, 4)]
     assert law_violations(engine, "pay") == set()
-    assert engine.rebuild("pay").days == ()
+    assert engine.rebuild_days("pay").days == ()
 
 
 @pytest.mark.parametrize("kind", ["inactive", "silent", "idle", "rows"])

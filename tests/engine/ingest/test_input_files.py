@@ -36,7 +36,7 @@ def test_no_operation_changes_or_deletes_an_input_file_and_a_hard_link_is_a_file
     engine.ingest()
     engine.drain()
     engine.advance("pairs")
-    engine.rebuild("pairs")
+    engine.rebuild_days("pairs")
     engine.maintain()
     assert rows_of(engine.views.table("pairs"), "left_v", "right_v") == [(1, 2)] * 2
 

@@ -45,7 +45,7 @@ def test_processing_time_windows_use_the_batch_time(engine: Engine, clock: Clock
     assert engine.views.late("counts", "l").isEmpty()
     assert law_violations(engine, "counts") == set()
     day = day_of(NOON)
-    assert engine.rebuild("counts", day, day).days == ()
+    assert engine.rebuild_days("counts", day, day).days == ()
 
 
 def test_selected_rows_are_final_in_the_step_after_their_ingest(make_engine: MakeEngine, clock: Clock) -> None:
@@ -106,4 +106,4 @@ def test_windows_close_and_joins_keep_unmatched_rows_as_the_clock_goes_on(make_e
     for name in ("counts", "joined"):
         assert tables[name] == tables[f"{name}_at_once"]
         assert law_violations(engine, name) == set()
-        assert engine.rebuild(name).days == ()
+        assert engine.rebuild_days(name).days == ()

@@ -75,7 +75,7 @@ def test_column_names_do_not_collide_with_internal_names(make_engine: MakeEngine
         engine.views.table("windows"), *[f"`{c}`" for c in first], "total", "rows"
     )  # corrected by a late row
     for name in engine.assets:
-        rebuilt = engine.rebuild(name, DAY, DAY)
+        rebuilt = engine.rebuild_days(name, DAY, DAY)
         assert (rebuilt.missing, rebuilt.extra) == (0, 0)
     engine.maintain(small_files=2, retention_hours=0)
     assert _law_holds(engine)
@@ -112,7 +112,7 @@ def test_maps_are_joined_corrected_accounted_for_and_rebuilt(make_engine: MakeEn
     wrong = engine.views.table("newest").where("k = 'a'").selectExpr("* except (last_by_name)", "map('wrong', 1) AS last_by_name")
     wrong.select(*engine.views.table("newest").columns).write.format("delta").mode("append").save(engine.lake.path("newest"))
     assert law_violations(engine, "newest") == {("l", str(DAY))}
-    assert engine.rebuild("newest", DAY, DAY).extra == 2
+    assert engine.rebuild_days("newest", DAY, DAY).extra == 2
     assert law_violations(engine, "newest") == set()
 
 

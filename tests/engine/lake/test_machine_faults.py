@@ -96,7 +96,7 @@ def test_a_lake_of_a_newer_version_is_neither_read_nor_written(tmp_path: Path) -
     with pytest.raises(LakeError, match=message):
         _ = Ledger(lake, Clock()).head
     engine = _engine_on_newer_lake(lake)
-    for act in (engine.maintain, engine.ingest, engine.drain, lambda: engine.advance("total"), lambda: engine.rebuild("total")):
+    for act in (engine.maintain, engine.ingest, engine.drain, lambda: engine.advance("total"), lambda: engine.rebuild_days("total")):
         with pytest.raises(LakeError, match=message):
             act()
     assert [lake.version(t) for t in ("ledger", TOTAL.changelog, "total")] == [0, 0, None]

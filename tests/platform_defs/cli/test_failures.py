@@ -82,7 +82,7 @@ class FakeEngine:
             raise self.error
         yield Step(Progress(), Progress(step=1, seq=1), 1)
 
-    def rebuild(self, name: str, first: object, last: object) -> Any:
+    def rebuild_days(self, name: str, first: object, last: object) -> Any:
         next(self.steps(f"rebuild {name}" if name != "bad" else name))
         return SimpleNamespace(days=(), missing=0, extra=0, kept_from=None)
 
