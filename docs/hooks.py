@@ -11,7 +11,7 @@ import typer
 from assets.factories.metadata import COLUMN_DESCRIPTIONS
 from platform_defs.cli.commands import app
 from platform_defs.engine.ledger.rows import SCHEMA, SourceBatch
-from platform_defs.monitoring.catalog import OF_A_STREAM, OF_THE_LAKE, Described
+from platform_defs.monitoring.catalog import OF_A_STREAM, OF_THE_LAKE, MetricSpec
 from platform_defs.setting_values import PREFIX, PROJECT
 from platform_defs.settings import Settings
 from platform_defs.shop_settings import ShopSettings
@@ -76,7 +76,7 @@ def engine_columns() -> str:
     return "\n".join(["| column | content |", "|---|---|", *rows])
 
 
-def metrics_table(described: Iterable[Described]) -> str:
+def metrics_table(described: Iterable[MetricSpec]) -> str:
     """A table of metrics: name, type, labels and meaning."""
     rows = [f"| `{of.name}` | {of.kind} | {', '.join(f'`{name}`' for name in of.labels)} | {_cell(of.text)} |" for of in described]
     return "\n".join(["| metric | type | labels | meaning |", "|---|---|---|---|", *rows])

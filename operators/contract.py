@@ -187,7 +187,7 @@ class Promised(Incremental, Protocol):
         """Whether a user gave the promise; if not, it was derived from the input."""
         ...
 
-    def moving_back(self, current: DataFrame, *frames: DataFrame) -> DataFrame:
+    def keys_moving_back(self, current: DataFrame, *frames: DataFrame) -> DataFrame:
         """The keys of new rows that break the promise."""
         ...
 

@@ -61,7 +61,7 @@ class TopN:
             smallest values.
         rank_end: the last rank to show, at least 1, or the column that holds it: a partition takes the value of its first row (of the
             oldest current row, if the input is an upserted table) forever. A partition whose value is null, zero or less shows nothing;
-            `unranked` lists those.
+            `partitions_without_ranks` lists those.
         by: the columns of a partition; empty for one ranking of all rows.
         rank_start: the first rank to show.
         function: how ranks are counted: `row_number`, `rank` or `dense_rank`.
@@ -135,7 +135,7 @@ class TopN:
             return
         if self.strategy not in get_args(Strategy):
             raise OperatorError.bad_value("strategy", self.strategy, ", ".join(get_args(Strategy)))
-        if reason := self.query.why_not(self.strategy):
+        if reason := self.query.reason_against(self.strategy):
             raise OperatorError.bad_value("strategy", self.strategy, f"{', '.join(self.query.strategies())}: {reason}")
 
     @cached_property
@@ -241,12 +241,12 @@ class TopN:
         """The rows from which, with later rows, the result is computed (see `KeepsRows`)."""
         return rows_still_needed(self.query, rows, oldest)
 
-    def moving_back(self, current: DataFrame, *frames: DataFrame) -> DataFrame:
+    def keys_moving_back(self, current: DataFrame, *frames: DataFrame) -> DataFrame:
         """The keys of new rows that break the promise `monotonic`, so that `fold` fails (see `Promised`)."""
         [rows] = frames
         return keys_moving_back(self.query, current, rows)
 
-    def moved_back(self, *frames: DataFrame) -> DataFrame:
+    def keys_moved_back(self, *frames: DataFrame) -> DataFrame:
         """The keys (of `unique_key`) with a row that came after the row that it replaced, or that was deleted; each key once.
 
         `monotonic` promises that there is none. A ranking is wrong only if such a row was a kept row.
@@ -255,7 +255,7 @@ class TopN:
         self._check(rows)
         return keys_moved_back(self.query, rows)
 
-    def unranked(self, *frames: DataFrame) -> DataFrame:
+    def partitions_without_ranks(self, *frames: DataFrame) -> DataFrame:
         """The partitions that show nothing because `rank_end` of their first row is null, zero or less; and that `rank_end`."""
         [rows] = frames
         self._check(rows)

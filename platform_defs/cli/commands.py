@@ -86,7 +86,7 @@ def demo(
             seed=seed,
             arrival=arrival,
             lake=folder,
-            tick=lambda step: bar.update(task, description=step, advance=1),
+            on_step=lambda step: bar.update(task, description=step, advance=1),
         )
     render.show(as_json, report, status_report.print_demo)
 
@@ -120,14 +120,14 @@ def ingest(
     with _progress() as bar, ending_on_sigterm():
         task = bar.add_task("ledger batches", total=None)
 
-        def tick(_: Batch) -> None:
+        def on_batch(_: Batch) -> None:
             bar.update(task, advance=1)
 
         try:
             if every and every_text:
-                batches, unread_error = _stream(engine, (every, every_text), tick, (metrics_host, metrics_port)), None
+                batches, unread_error = _stream(engine, (every, every_text), on_batch, (metrics_host, metrics_port)), None
             else:
-                batches, unread_error = engine.ingest(on_batch=tick), None
+                batches, unread_error = engine.ingest(on_batch=on_batch), None
         except UnreadError as error:  # show the batches that were ingested, too
             batches, unread_error = error.batches, error
     render.show(as_json, {"entries": [render.batch_report(b) for b in batches]}, render.print_batches)
@@ -135,20 +135,20 @@ def ingest(
         raise unread_error
 
 
-def _stream(engine: Engine, interval_texts: tuple[str, str], tick: Callable[[Batch], None], address: tuple[str, int | None]) -> list[Batch]:
+def _stream(engine: Engine, intervals: tuple[str, str], on_batch: Callable[[Batch], None], address: tuple[str, int | None]) -> list[Batch]:
     """Run a stream, and print its reports; returns the newest batches.
 
     Args:
         engine: the engine.
-        interval_texts: the interval, as the user wrote it and as the engine reads it.
-        tick: called with each batch.
+        intervals: the interval, as the user wrote it and as the engine reads it.
+        on_batch: called with each batch.
         address: the host and the port of the metrics; the port is None for no metrics.
     """
     from platform_defs.monitoring.stream_metrics import metrics_of_stream  # here, since the import takes time, and only this needs it
 
-    output = StreamOutput(engine, _print_line, render.print_warning, tick)
+    output = StreamOutput(engine, _print_line, render.print_warning, on_batch)
     measured, endpoint = metrics_of_stream(engine, *address, _print_line)
-    every, interval_text = interval_texts
+    every, interval_text = intervals
     with endpoint, output.framed(without_credentials(settings().landing_root), " ".join(every.split())):
         return StreamRun(engine, output, measured.measure_steps).run(StreamTrigger(interval_text))
 

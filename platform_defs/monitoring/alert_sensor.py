@@ -10,7 +10,7 @@ import dagster as dg
 
 from platform_defs.monitoring.alert import Alert
 from platform_defs.monitoring.hooks import Hook, HookError, hooks_of
-from platform_defs.monitoring.outcomes import Streak, streaks
+from platform_defs.monitoring.outcomes import FailureStreak, streaks
 from platform_defs.settings import Settings
 
 SENSOR = "alerts"
@@ -70,7 +70,7 @@ class Delivery:
     _sent: int = field(default=0, init=False)
     _failed_hooks: set[str] = field(default_factory=set, init=False)
 
-    def send(self, streaks_by_subject: Mapping[str, Streak]) -> None:
+    def send(self, streaks_by_subject: Mapping[str, FailureStreak]) -> None:
         """Send an alert for each subject that fails, and a message for each that has succeeded since its alert.
 
         A hook that fails is not used again in this call; the next call sends what it did not deliver.
@@ -90,7 +90,7 @@ class Delivery:
         state = f"failing: {', '.join(self.alerts_sent)}" if self.alerts_sent else "no job or check fails"
         return "; ".join([*([f"{self._sent} sent"] if self._sent else []), state, *self.problems])
 
-    def _report_failing(self, subject: str, streak: Streak) -> None:
+    def _report_failing(self, subject: str, streak: FailureStreak) -> None:
         entry = self.alerts_sent.get(subject) or {"since_s": streak.since_s, "failures": streak.failures, "delivered": []}
         alert = Alert(subject, "failing", streak.failures, entry["since_s"], streak.run_id, streak.reason, self._url(streak.run_id))
         for name in self.hooks:
@@ -99,7 +99,7 @@ class Delivery:
         if entry["delivered"]:
             self.alerts_sent[subject] = entry
 
-    def _report_recovered(self, subject: str, streak: Streak) -> None:
+    def _report_recovered(self, subject: str, streak: FailureStreak) -> None:
         entry = self.alerts_sent[subject]
         alert = Alert(subject, "recovered", entry["failures"], entry["since_s"], streak.run_id, None, self._url(streak.run_id))
         undelivered = [name for name in entry["delivered"] if name in self.hooks and not self._delivers(name, alert)]

@@ -50,7 +50,7 @@ def improve_calls(gateway: Any) -> None:
     for kind, lookup in _lookups.items():
         kind.__getattr__ = _remembering(lookup)
     register_input_converter(_Lists(gateway), prepend=True)
-    register_input_converter(_Plain(), prepend=True)  # the first of all
+    register_input_converter(_PrimitiveConverter(), prepend=True)  # the first of all
     client.finalizer_deque = _Waiting()  # Py4J's own thread finds nothing more in the earlier one
     Thread(target=_delete_often, args=(gateway, client.finalizer_deque), name="delete-java-objects", daemon=True).start()
 
@@ -91,7 +91,7 @@ def _remembering(lookup: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]
     return found
 
 
-class _Plain:
+class _PrimitiveConverter:
     """Passes a text, a number or a boolean unchanged, before Py4J asks its other converters."""
 
     def can_convert(self, value: object) -> bool:

@@ -18,7 +18,7 @@ from platform_defs.engine.ingest.errors import UnreadError
 from platform_defs.engine.lake.interrupts import LostInterrupts
 from platform_defs.engine.ledger.ledger import Batch
 from platform_defs.engine.operations.advance_all import AdvanceAll
-from platform_defs.engine.operations.law_in_turn import LawInTurn
+from platform_defs.engine.operations.law_in_turn import StreamAccounting
 from platform_defs.engine.operations.publish_all import PublishAll
 from platform_defs.engine.operations.publish_to_topic import Published
 from platform_defs.engine.operations.topic import kept_clients
@@ -71,7 +71,7 @@ class StreamRun:
             self._advance_table, {name: asset.inputs for name, asset in engine.assets.items()}, reports.report_failure
         )
         self._newest, self._interrupts = 0, LostInterrupts()
-        self._law = LawInTurn(self._account, reports.report_unaccounted)
+        self._law = StreamAccounting(self._account, reports.report_unaccounted)
         self._publish = PublishAll(self._publish_table, engine.sinks, reports.report_unpublished)
 
     def run(self, trigger: StreamTrigger) -> list[Batch]:
@@ -133,19 +133,19 @@ class StreamRun:
         for name in self._engine.sinks:
             with suppress(*UNREADABLE):  # its advance reports the error
                 self._publish.note_steps({name: self._engine.pending.progress(name).step})
-        self._turn(self._advance)
+        self._advance_and_report(self._advance)
 
     def after(self, batch: Batch) -> None:
         """Report a batch, and advance the tables."""
         self._newest = batch[0].seq
         self._reports.report_batch(batch)
-        self._turn(self._advance)
+        self._advance_and_report(self._advance)
 
     def retry(self) -> None:
         """Advance and publish tables whose wait after a failure has ended."""
-        self._turn(self._advance.retry)
+        self._advance_and_report(self._advance.retry)
 
-    def _turn(self, advance: Callable[[], None]) -> None:
+    def _advance_and_report(self, advance: Callable[[], None]) -> None:
         began = time.monotonic()
         try:
             advance()

@@ -26,7 +26,7 @@ from platform_defs.cli import status
 from platform_defs.configured_engine import make_engine
 from platform_defs.engine import Engine
 from platform_defs.engine.formats.files import list_files
-from platform_defs.engine.formats.unreadable_files import Patience
+from platform_defs.engine.formats.unreadable_files import ReadRetries
 from platform_defs.engine.ingest.errors import UnreadError
 from platform_defs.engine.lake import small_queries
 from platform_defs.engine.lake.objects import store_at
@@ -188,7 +188,7 @@ def log_store(engine: Engine) -> list[str]:
 
 def refused_by_the_store(engine: Engine) -> list[str]:
     """Ingest a file for which Spark has no permission; returns the error, and how many more rows are in quarantine."""
-    batches = replace(engine.ingestion.batches, patience=lambda: Patience((0.1, 0.1)))
+    batches = replace(engine.ingestion.batches, retries=lambda: ReadRetries((0.1, 0.1)))
     engine.ingestion.__dict__["batches"] = batches  # waits shorter than the product's, and as many
     before = engine.ledger.totals("l")["quarantined"]
     obstore.put(store_at(engine.folders["l"], engine.lake.storage_options), "new.jsonl", (Event("z", 1, 9 * HOUR).line + "\n").encode())

@@ -25,7 +25,7 @@ from platform_defs.engine.advance.step_size import SHARES
 from platform_defs.engine.engine import Engine
 from platform_defs.engine.formats.files import File, FileRecords
 from platform_defs.engine.ingest.event_time_spread import is_uneven
-from platform_defs.engine.ingest.ingest import Ingest, IngestError, _Done
+from platform_defs.engine.ingest.ingest import Ingest, IngestError, _SourceResult
 from platform_defs.engine.ingest.ingestion import Ingestion
 from platform_defs.engine.ingest.pending_files import Pending
 from platform_defs.engine.ingest.stream import Stream
@@ -158,11 +158,11 @@ class SimIngest(Ingest):
 
     lake: SimLake
 
-    def _in_parallel(self, work: Callable[[str], _Done], names: Sequence[str]) -> list[_Done]:
+    def _in_parallel(self, work: Callable[[str], _SourceResult], names: Sequence[str]) -> list[_SourceResult]:
         return [work(name) for name in names]
 
-    def _ingest_source(self, batch: OpenBatch, contract: SourceContract, files: Sequence[File], last: SourceBatch | None) -> _Done:
-        return _Done(self._ingest_once(batch, contract, files, last), [])
+    def _ingest_source(self, batch: OpenBatch, contract: SourceContract, files: Sequence[File], last: SourceBatch | None) -> _SourceResult:
+        return _SourceResult(self._ingest_once(batch, contract, files, last), [])
 
     def _computed_once(self, contract: SourceContract, files: Sequence[File], now: int) -> tuple[Any, dict[str, Any]]:
         validated = self.lake.process.call(lambda _: Validated(_validated_rows(self.lake, contract, files, self.ledger.wall_clock())))

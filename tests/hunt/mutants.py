@@ -72,7 +72,7 @@ def accounts_read_without_a_snapshot(patch: pytest.MonkeyPatch) -> None:
 
 def run_keys_do_not_name_the_previous_run(patch: pytest.MonkeyPatch) -> None:
     """A run key names the work, and not the previous run."""
-    patch.setattr(tries.Tries, "key", property(lambda self: self.work))
+    patch.setattr(tries.RequestedRuns, "key", property(lambda self: self.work))
 
 
 def uncommitted_rows_are_removed_without_a_fence(patch: pytest.MonkeyPatch) -> None:

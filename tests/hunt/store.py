@@ -69,7 +69,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class Landed:
+class LandedFile:
     """An input file."""
 
     source: str
@@ -88,7 +88,7 @@ class Store:
     """The state that outlives processes."""
 
     tables: dict[str, Table] = field(default_factory=dict)
-    landing: dict[tuple[str, str], Landed] = field(default_factory=dict)
+    landing: dict[tuple[str, str], LandedFile] = field(default_factory=dict)
     locks: dict[str, Any] = field(default_factory=dict)
     home: str = "s3a://lake"
     made: int = 0
@@ -190,7 +190,7 @@ class Store:
         self.lost.clear()
         return overwritten
 
-    def land(self, file: Landed) -> None:
+    def land(self, file: LandedFile) -> None:
         """Put a file into the landing folder."""
         self.landing[file.source, file.name] = file
 

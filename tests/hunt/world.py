@@ -15,7 +15,7 @@ from tests.hunt.daemon import Daemon
 from tests.hunt.lake import SimLake
 from tests.hunt.operators import SimCount, SimJoin
 from tests.hunt.process import Fault, PausableThread, Process, StoreFault
-from tests.hunt.store import Landed, Store
+from tests.hunt.store import LandedFile, Store
 from tests.support.clock import Clock
 from tests.support.kills import Killed
 from tests.support.small_sources import HOUR, MINUTE, ROW, START
@@ -238,7 +238,7 @@ class World:
 
     def _land(self, action: Action) -> None:
         source, name, events = action.args
-        self.store.land(Landed(source, name, self.clock(), 10 * len(events), events))
+        self.store.land(LandedFile(source, name, self.clock(), 10 * len(events), events))
 
     def _touch(self, action: Action) -> None:
         source, name = action.args

@@ -28,7 +28,7 @@ from assets.contracts import RowRule, SourceContract
 from operators.engine_columns import ARRIVAL
 from platform_defs.engine import Engine
 from platform_defs.engine.formats.csv_style import CsvStyle
-from platform_defs.engine.formats.unreadable_files import Patience
+from platform_defs.engine.formats.unreadable_files import ReadRetries
 from tests.conftest import MakeEngine
 from tests.support.file_walk import landed_files
 from tests.support.small_sources import ROW, START, iso, source
@@ -213,7 +213,7 @@ def _check_every_line(make_engine: MakeEngine, root: Path, cases: Sequence[Case]
     engine = make_engine([case.contract for case in cases], [])
     slept = list[float]()
     engine.ingestion.__dict__["batches"] = engine.ingestion.batches.__class__(
-        engine.spark, engine.lake, engine.ledger, engine.sources, patience=lambda: Patience((), slept.append)
+        engine.spark, engine.lake, engine.ledger, engine.sources, retries=lambda: ReadRetries((), slept.append)
     )
     for case in cases:
         folder = Path(engine.folders[case.contract.name])

@@ -341,4 +341,4 @@ def test_illegal_frames_are_refused_and_partitions_without_ranks_are_listed(spar
         TopN(by="k", order_by="v", rank_end="m")(rows)
     top = TopN(by="k", order_by="v", rank_end="n")
     assert [(r.k, r["rank"]) for r in top(rows).collect()] == [("c", 1)]
-    assert sorted((r.k, r.rank_end) for r in top.unranked(rows).collect()) == [("a", 0), ("b", None), ("d", -4)]
+    assert sorted((r.k, r.rank_end) for r in top.partitions_without_ranks(rows).collect()) == [("a", 0), ("b", None), ("d", -4)]

@@ -88,7 +88,7 @@ def test_broken_promises_are_found_and_all_other_rankings_are_right(spark: Spark
         new = spark.createDataFrame(pa.Table.from_pylist([row for rows in cases.values() for row in rows], SCHEMA))
         if current is not None:
             wanted = {key for case, rows in cases.items() for key in _moving_back(top, models[case], rows)}
-            assert {tuple(row) for row in top.moving_back(current, new).collect()} == wanted
+            assert {tuple(row) for row in top.keys_moving_back(current, new).collect()} == wanted
             violating = {case for case, *_ in wanted}
             found += len(wanted)
             models = {case: model for case, model in models.items() if case not in violating}
@@ -130,4 +130,4 @@ def test_each_key_that_moved_back_at_any_time_is_found(spark: SparkSession) -> N
     ]
     frame = spark.createDataFrame(pa.Table.from_pylist(rows, SCHEMA)).repartition(2)
     top = TopN(by="k", order_by="v DESC", rank_end=1, unique_key=("k", "id"), change="change", monotonic=True)
-    assert sorted(row.id for row in top.moved_back(frame).collect()) == [2, 4, 7]
+    assert sorted(row.id for row in top.keys_moved_back(frame).collect()) == [2, 4, 7]

@@ -81,7 +81,7 @@ class MergedRows(Strategy):
 
     def _count_moving_back(self, operator: Promised, before: Progress, after: Progress) -> int:
         new_rows = self.inputs.mergeable_rows(before, after) or []
-        return count(operator.moving_back(self._current(UpsertedTable(self.reading, self.asset), new_rows), *new_rows))
+        return count(operator.keys_moving_back(self._current(UpsertedTable(self.reading, self.asset), new_rows), *new_rows))
 
     @property
     def _affected_by(self) -> tuple[str, ...]:

@@ -24,7 +24,7 @@ from platform_defs.engine.formats.read_errors import may_pass
 from platform_defs.engine.formats.reader import is_columnar, of_known_format, read
 from platform_defs.engine.formats.schema_registry import RegistryError
 from platform_defs.engine.formats.topics import Partition
-from platform_defs.engine.formats.unreadable_files import CheckedFiles, Patience, Unread, isolate_unreadable
+from platform_defs.engine.formats.unreadable_files import CheckedFiles, ReadRetries, Unread, isolate_unreadable
 from platform_defs.engine.ingest import event_time_spread
 from platform_defs.engine.ingest.appended_rows import PARQUET_V2, log_rows, quarantine_rows
 from platform_defs.engine.ingest.attempts import GOOD, attempt_of, is_same_input
@@ -65,7 +65,7 @@ from platform_defs.faults import point
 
 
 @dataclass(frozen=True)
-class _Done:
+class _SourceResult:
     """The result for one source: its ledger row (None if no file could be read), and the files that could not be read now."""
 
     source_batch: SourceBatch | None
@@ -77,11 +77,11 @@ class Ingest(LedgerWriter):
     """Ingests micro-batches.
 
     Args:
-        patience: creates the retries of one source's reads. A read is retried if its failure is not caused by the file's content.
+        retries: creates the retries of one source's reads. A read is retried if its failure is not caused by the file's content.
         purpose: the purpose of the ledger's lock. Other writers wait for a `stream`.
     """
 
-    patience: Callable[[], Patience] = field(default=Patience, kw_only=True)
+    retries: Callable[[], ReadRetries] = field(default=ReadRetries, kw_only=True)
     purpose: Purpose = field(default="write", kw_only=True)
 
     def files(self, files: Sequence[File]) -> Batch | None:
@@ -131,7 +131,7 @@ class Ingest(LedgerWriter):
         point("ingest.after_ledger")
         return committed, unread
 
-    def _in_parallel(self, work: Callable[[str], _Done], names: Sequence[str]) -> list[_Done]:
+    def _in_parallel(self, work: Callable[[str], _SourceResult], names: Sequence[str]) -> list[_SourceResult]:
         """Ingest all sources in parallel: one source is planned and committed while another's rows are processed."""
         with ThreadPoolExecutor(len(names)) as pool:
             return list(pool.map(work, names))
@@ -144,9 +144,9 @@ class Ingest(LedgerWriter):
             if name not in ingested_sources
         )
 
-    def _ingest_source(self, batch: OpenBatch, contract: SourceContract, files: Sequence[File], last: SourceBatch | None) -> _Done:
+    def _ingest_source(self, batch: OpenBatch, contract: SourceContract, files: Sequence[File], last: SourceBatch | None) -> _SourceResult:
         """Ingest a source's files. Damaged files are quarantined, and files that cannot be read now are skipped."""
-        patience, unread, applied_contract = self.patience(), list[Unread](), contract
+        retries, unread, applied_contract = self.retries(), list[Unread](), contract
         while files:
             try:
                 for column in refused_columns(self.spark, contract, files):
@@ -155,19 +155,19 @@ class Ingest(LedgerWriter):
                 source_batch = self._ingest_once(batch, applied_contract, files, last)
                 if not (changed := changed_ranges(self.spark, files)):
                     starts = starts_of_unread(unread, batch.known.topic_ends(contract.name))
-                    return _Done(replace(source_batch, offsets=(*source_batch.offsets, *starts)), unread)
+                    return _SourceResult(replace(source_batch, offsets=(*source_batch.offsets, *starts)), unread)
                 checked = CheckedFiles([f for f in files if f not in [c.file for c in changed]], changed)
             except RegistryError as error:
-                return _Done(None, [*unread, *[Unread(file, str(error)) for file in files]])
+                return _SourceResult(None, [*unread, *[Unread(file, str(error)) for file in files]])
             except (PySparkException, Py4JJavaError) as error:
-                used_before = patience.used
-                checked = isolate_unreadable(self.spark, applied_contract, files, patience)
+                used_before = retries.used
+                checked = isolate_unreadable(self.spark, applied_contract, files, retries)
                 has_unreadable = checked.unread or [f.fault for f in checked.files] != [f.fault for f in files]
-                if not has_unreadable and not (may_pass(error) and (patience.used > used_before or patience.wait())):
+                if not has_unreadable and not (may_pass(error) and (retries.used > used_before or retries.wait())):
                     raise
             files, unread = checked.files, unread + checked.unread
             clear_uncommitted(self.spark, self.lake, batch, {contract.name: contract})
-        return _Done(None, unread)
+        return _SourceResult(None, unread)
 
     def _ingest_once(self, batch: OpenBatch, contract: SourceContract, files: Sequence[File], last: SourceBatch | None) -> SourceBatch:
         """Write the rows of a source's files to its log and quarantine; returns the source's ledger row. A file that fails is an error."""

@@ -8,10 +8,10 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from assets.contracts import DerivedAsset, SourceContract
-from platform_defs.engine.formats.delta_change_feed import Landed, land_changes
+from platform_defs.engine.formats.delta_change_feed import LandedVersion, land_changes
 from platform_defs.engine.formats.files import File
 from platform_defs.engine.formats.kafka_options import Topics
-from platform_defs.engine.ingest.alignment import Ahead, sources_ahead
+from platform_defs.engine.ingest.alignment import SourceAhead, sources_ahead
 from platform_defs.engine.ingest.change_feed import check_feed
 from platform_defs.engine.ingest.clock import waits_of
 from platform_defs.engine.ingest.control_batches import ControlBatches
@@ -132,7 +132,7 @@ class Ingestion:
         return self.landings[source].new() if source in self.landings else []
 
     @property
-    def ahead(self) -> Mapping[str, Ahead]:
+    def ahead(self) -> Mapping[str, SourceAhead]:
         """The sources that are not read now, since they are ahead of their alignment groups. Needs no session; see `alignment`."""
         return sources_ahead(self.ledger, self.sources)
 
@@ -141,7 +141,7 @@ class Ingestion:
         ahead = self.ahead
         return new_records({name: topics for name, topics in self.topics.items() if name not in ahead}, self.ledger)
 
-    def land_changes(self, table: str, source: str, *, first: int = 0) -> list[Landed]:
+    def land_changes(self, table: str, source: str, *, first: int = 0) -> list[LandedVersion]:
         """Land the changes of a Delta table as input files of a source, for the next ingest; see `land_changes`. Needs no session.
 
         Raises:

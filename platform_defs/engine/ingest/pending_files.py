@@ -58,7 +58,7 @@ class Pending:
             batch, unread = next(iter(error.batches), None), list(error.unread)
             if self.warns:
                 _log.warning("%s", error)
-        self._note(files, unread)
+        self._schedule_retries(files, unread)
         return batch
 
     @property
@@ -73,7 +73,7 @@ class Pending:
         for path in {file.path for file in unread} - paths:
             del self._tries[path]
 
-    def _note(self, tried: Sequence[File], unread: Sequence[Unread]) -> None:
+    def _schedule_retries(self, tried: Sequence[File], unread: Sequence[Unread]) -> None:
         """Schedule retries for unread files, and forget files that were read."""
         waited = {failure.file.path: self._tries[failure.file.path].wait_s for failure in unread if failure.file.path in self._tries}
         for file in tried:

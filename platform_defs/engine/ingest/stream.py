@@ -18,7 +18,7 @@ from pyspark.sql import SparkSession
 
 from operators.timing import length_ms
 from platform_defs.engine.formats.files import File, hadoop_file, list_files, one_path
-from platform_defs.engine.ingest.alignment import Ahead, next_files, sources_ahead
+from platform_defs.engine.ingest.alignment import SourceAhead, next_files, sources_ahead
 from platform_defs.engine.ingest.errors import UnreadError
 from platform_defs.engine.ingest.ingest import Ingest, IngestError
 from platform_defs.engine.ingest.new_files import Landing
@@ -106,22 +106,22 @@ class Stream:
                 for landing in self.landings.values():
                     landing.forget()  # so that changed files are found too
                 with self._reading_topics(to_present=every is None):
-                    while self._turn(turns, pending) and self._has_more:
+                    while self._ingest_new_files(turns, pending) and self._has_more:
                         pass
                     if every is not None:
-                        self._stay(length_ms(every, "every") / 1000, turns, pending)
+                        self._poll(length_ms(every, "every") / 1000, turns, pending)
                     unlisted = {path: reason for _, finder in self._finders for path, reason in finder.unlisted.items()}
                 if pending.unread or unlisted or self._refused:
                     raise UnreadError(pending.unread, list(turns.batches), unlisted, self._refused)
         return list(turns.batches)
 
-    def _stay(self, interval_s: float, turns: Turns, pending: Pending) -> None:
+    def _poll(self, interval_s: float, turns: Turns, pending: Pending) -> None:
         """Take a turn at each interval; the next turn starts at once if one takes longer."""
         took_s = 0.0
         while True:
             self.sleep(max(0.0, interval_s - took_s))
             began = time.monotonic()
-            if not (had_input := self._turn(turns, pending)):
+            if not (had_input := self._ingest_new_files(turns, pending)):
                 turns.quiet()
             took_s = interval_s if had_input and self._has_more else time.monotonic() - began
 
@@ -149,7 +149,7 @@ class Stream:
         )
 
     @property
-    def _ahead(self) -> Mapping[str, Ahead]:
+    def _ahead(self) -> Mapping[str, SourceAhead]:
         """The sources that wait for their alignment groups, and are not read now."""
         return sources_ahead(self.ingest.ledger, self.ingest.contracts)
 
@@ -162,7 +162,7 @@ class Stream:
         """The sources of which a topic is not read until a user decides, and why."""
         return {source: ranges.refused for source, ranges in self.ranges.items() if ranges.refused is not None}
 
-    def _turn(self, turns: Turns, pending: Pending) -> bool:
+    def _ingest_new_files(self, turns: Turns, pending: Pending) -> bool:
         """Ingest new files, and unread ones whose wait has ended; returns whether there were any."""
         ahead, contracts = self._ahead, self.ingest.contracts
         files, sources_with_more = next_files(
@@ -173,7 +173,7 @@ class Stream:
         ranges = [source for source in self.ranges if source not in ahead]
         records = [file for source in ranges for file in self._records(source, pending) if file not in pending]
         self._warn()
-        first_group, *later_groups = [*_in_turn(files, self.max_files)] or [[]]
+        first_group, *later_groups = [*_micro_batches(files, self.max_files)] or [[]]
         for files_of_turn in ([*first_group, *records], *later_groups) if first_group or records else ():
             turns.files(files_of_turn)
         self._report_failing(pending)
@@ -253,7 +253,7 @@ def writer_name(folders: Mapping[str, str]) -> str:
     return f"ingest-{hashlib.sha256(repr(named).encode()).hexdigest()[:12]}"
 
 
-def _in_turn(files: Sequence[File], at_once: int) -> Iterator[list[File]]:
+def _micro_batches(files: Sequence[File], at_once: int) -> Iterator[list[File]]:
     """The files in micro-batches, the oldest first, with at most `at_once` files of each source in one."""
     by_source: dict[str, list[File]] = {}
     for file in sorted(files):

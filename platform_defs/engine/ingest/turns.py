@@ -48,7 +48,7 @@ class Turns:
         Raises:
             LakeBusy: another process wrote the ledger for longer than `patience_s`.
         """
-        self._take(self._retry_while_busy(partial(self.ingest, files)))
+        self._report_batch(self._retry_while_busy(partial(self.ingest, files)))
 
     def quiet(self) -> None:
         """Record idle sources. Errors are logged, and recording is tried again at the next interval.
@@ -67,9 +67,9 @@ class Turns:
             reason = str(error) if isinstance(error, LakeError) else type(error).__name__  # Spark's text may quote rows
             _log.warning("idle sources are recorded at the next interval: %s", reason)
             return
-        self.on_quiet() if batch is None else self._take(batch)
+        self.on_quiet() if batch is None else self._report_batch(batch)
 
-    def _take(self, batch: Batch | None) -> None:
+    def _report_batch(self, batch: Batch | None) -> None:
         if batch is not None:
             self.batches.append(batch)
             self.on_batch(batch)

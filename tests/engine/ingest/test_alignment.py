@@ -15,7 +15,7 @@ from assets.contracts import Alignment, BoundedOutOfOrderness, SourceContract
 from platform_defs.cli.monitored import of_source
 from platform_defs.engine import Engine
 from platform_defs.engine.formats.files import File
-from platform_defs.engine.ingest.alignment import Ahead, next_files, sources_ahead
+from platform_defs.engine.ingest.alignment import SourceAhead, next_files, sources_ahead
 from platform_defs.engine.ingest.control_batches import ControlBatches
 from platform_defs.engine.ingest.idle_sources import idle_sources
 from platform_defs.engine.ledger.ledger import Ledger, SourceBatch, next_row
@@ -42,7 +42,7 @@ SOURCES = [_aligned("a"), _aligned("b"), _aligned("c", max_drift="3 hours"), _al
 class Case:
     id: str
     watermarks: Mapping[str, Mapping[str, Any]]
-    expected: Mapping[str, Ahead]
+    expected: Mapping[str, SourceAhead]
 
 
 def _at(hours: float, **changes: Any) -> dict[str, Any]:
@@ -52,12 +52,16 @@ def _at(hours: float, **changes: Any) -> dict[str, Any]:
 CASES = [
     Case("before the first batch nobody waits", {}, {}),
     Case("at the drift a source is read, 1 ms past it is not", {"a": _at(0), "b": _at(1), "c": _at(0)}, {}),
-    Case("1 ms past the drift", {"a": _at(0), "b": {"watermark": START + HOUR + 1}, "c": _at(0)}, {"b": Ahead("a", HOUR + 1)}),
-    Case("each source has its own drift", {"a": _at(0), "b": _at(2), "c": _at(2)}, {"b": Ahead("a", 2 * HOUR)}),
-    Case("a source without a watermark is behind all others", {"a": _at(0), "b": _at(0)}, {"a": Ahead("c", None), "b": Ahead("c", None)}),
+    Case("1 ms past the drift", {"a": _at(0), "b": {"watermark": START + HOUR + 1}, "c": _at(0)}, {"b": SourceAhead("a", HOUR + 1)}),
+    Case("each source has its own drift", {"a": _at(0), "b": _at(2), "c": _at(2)}, {"b": SourceAhead("a", 2 * HOUR)}),
+    Case(
+        "a source without a watermark is behind all others",
+        {"a": _at(0), "b": _at(0)},
+        {"a": SourceAhead("c", None), "b": SourceAhead("c", None)},
+    ),
     Case("an idle source holds back nobody", {"a": _at(0, **IDLE), "b": _at(5), "c": _at(4.5)}, {}),
     Case("an idle source without rows holds back nobody", {"a": {**IDLE}, "b": _at(5), "c": _at(4.5)}, {}),
-    Case("an idle source that is ahead waits too", {"a": _at(0), "b": _at(5, **IDLE), "c": _at(0)}, {"b": Ahead("a", 5 * HOUR)}),
+    Case("an idle source that is ahead waits too", {"a": _at(0), "b": _at(5, **IDLE), "c": _at(0)}, {"b": SourceAhead("a", 5 * HOUR)}),
     Case("all are idle", {"a": _at(0, **IDLE), "b": _at(5, **IDLE), "c": _at(9, **IDLE)}, {}),
     Case(
         "other groups, and sources without a group, do not count",

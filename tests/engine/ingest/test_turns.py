@@ -18,7 +18,7 @@ from platform_defs.engine.lake.errors import LakeBusy
 from platform_defs.engine.lake.interrupts import TERMINATED, ending_on_sigterm, run_to_end
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.ledger import Batch
-from platform_defs.engine.operations.advance_all import BUSY_WAIT_S, AdvanceAll, Failed
+from platform_defs.engine.operations.advance_all import BUSY_WAIT_S, AdvanceAll, PendingRetry
 from tests.engine.entries import source_batch
 from tests.support.clock import Clock
 from tests.support.small_sources import HOUR, START, source
@@ -202,7 +202,7 @@ def test_a_failure_after_another_writer_is_the_first_failure() -> None:
 
 @pytest.mark.parametrize("fatal", [LawError("broken"), LedgerError("torn")], ids=lambda e: type(e).__name__)
 def test_an_error_that_a_retry_cannot_fix_ends_the_stream(fatal: Exception) -> None:
-    def report(_: str, __: Failed) -> None:
+    def report(_: str, __: PendingRetry) -> None:
         pytest.fail("raised, not reported")
 
     with pytest.raises(type(fatal), match=str(fatal)):

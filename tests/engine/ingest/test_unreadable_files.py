@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from platform_defs.engine import Engine, IngestError
-from platform_defs.engine.formats.unreadable_files import Patience
+from platform_defs.engine.formats.unreadable_files import ReadRetries
 from platform_defs.engine.ingest.errors import UnreadError
 from platform_defs.engine.ledger.ledger import Batch
 from tests.conftest import MakeEngine
@@ -34,7 +34,7 @@ def _land_unreadable(engine: Engine, name: str, file: str) -> Path:
 
 
 def _patient(engine: Engine, sleep: Callable[[float], None]) -> Engine:
-    engine.ingestion.__dict__["batches"] = replace(engine.ingestion.batches, patience=lambda: Patience((1.0, 5.0), sleep))
+    engine.ingestion.__dict__["batches"] = replace(engine.ingestion.batches, retries=lambda: ReadRetries((1.0, 5.0), sleep))
     return engine
 
 

@@ -306,7 +306,7 @@ def test_a_second_demo_uses_the_same_lake_and_changes_no_other(monkeypatch: pyte
         return (tmp_path / "demo/landing").rglob("*.jsonl")
 
     for _ in range(2):
-        report = demo.run(None, orders=20, parts=2, seed=7, lake=str(tmp_path / "demo"), tick=lambda _: None)
+        report = demo.run(None, orders=20, parts=2, seed=7, lake=str(tmp_path / "demo"), on_step=lambda _: None)
         assert report["ui"].startswith(f"TIDEMARK_LAKE={tmp_path}/demo TIDEMARK_DAGSTER_HOME={tmp_path}/demo/_dagster")
     assert [run for run in ran if run[0] == "ingest"] == [("ingest", 5), ("ingest", 10)] * 2
     assert _contents(users) == before
