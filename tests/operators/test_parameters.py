@@ -26,7 +26,6 @@ from operators import (
     EveryStep,
     Interval,
     IntervalJoin,
-    Moment,
     NewRows,
     OperatorError,
     ProcessCountWindow,
@@ -34,6 +33,7 @@ from operators import (
     Session,
     TopK,
     TopN,
+    TriggerContext,
     Tumbling,
     Upsert,
     WindowedAggregate,
@@ -186,7 +186,7 @@ class KeepsAll:
 class Never:
     """A trigger of one's own."""
 
-    def fires(self, now: Moment, before: Moment) -> bool:
+    def fires(self, now: TriggerContext, before: TriggerContext) -> bool:
         """Never."""
         return False
 
