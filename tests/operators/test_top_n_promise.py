@@ -54,7 +54,7 @@ def _position(top: TopN, row: Row) -> tuple[Any, ...]:
     return tuple(parts)
 
 
-def _moving_back(top: TopN, model: TopNModel, rows: list[Row]) -> set[tuple[Any, ...]]:
+def _keys_moving_back(top: TopN, model: TopNModel, rows: list[Row]) -> set[tuple[Any, ...]]:
     """The keys of kept rows that new rows move back or delete, one row after the other."""
     kept = [row for row, _ in model.ranks()]
     newest = {(row["k"], row["id"]): row for row in rows if row["change"] != "-U"}
@@ -87,7 +87,7 @@ def test_broken_promises_are_found_and_all_other_rankings_are_right(spark: Spark
         cases = {case: _batch(rng, case, seq, arrivals) for case in models}
         new = spark.createDataFrame(pa.Table.from_pylist([row for rows in cases.values() for row in rows], SCHEMA))
         if current is not None:
-            wanted = {key for case, rows in cases.items() for key in _moving_back(top, models[case], rows)}
+            wanted = {key for case, rows in cases.items() for key in _keys_moving_back(top, models[case], rows)}
             assert {tuple(row) for row in top.keys_moving_back(current, new).collect()} == wanted
             violating = {case for case, *_ in wanted}
             found += len(wanted)

@@ -50,11 +50,11 @@ def table_metrics(advance: Advance) -> dict[str, int | float]:
         "skipped_files": state.skipped_files,
         "invalid_rank_ends": rank_ends[0],
         "rows_with_other_rank_end": rank_ends[1],
-        **_moved_back(advance, operator, now),
+        **_count_moved_back(advance, operator, now),
     }
 
 
-def _moved_back(advance: Advance, operator: object, now: Progress) -> dict[str, int | float]:
+def _count_moved_back(advance: Advance, operator: object, now: Progress) -> dict[str, int | float]:
     """For a Top-N with `monotonic`, `keys_moved_back`: the number of keys that break the promise, of the rows of a source."""
     if not isinstance(operator, TopN) or not operator.monotonic or not operator.key:
         return {}

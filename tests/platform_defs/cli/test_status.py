@@ -199,7 +199,7 @@ def test_an_account_of_a_table_that_was_rebuilt_since_is_not_recorded(engine: En
     assert engine.accounts.recorded_account("pairs") is None
 
 
-def _remake(engine: Engine) -> None:
+def _rebuild_table(engine: Engine) -> None:
     assert [*engine.rebuild_tables(["pairs"])]
 
 
@@ -207,7 +207,7 @@ def _repair(engine: Engine) -> None:
     assert engine.rebuild_days("pairs").missing == 1
 
 
-@pytest.mark.parametrize("change", [_remake, _repair])
+@pytest.mark.parametrize("change", [_rebuild_table, _repair])
 def test_an_account_of_rows_that_are_replaced_meanwhile_is_not_recorded(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, change: Callable[[Engine], None]
 ) -> None:
