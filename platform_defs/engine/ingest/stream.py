@@ -25,7 +25,7 @@ from platform_defs.engine.ingest.new_files import Landing
 from platform_defs.engine.ingest.new_objects import ObjectLanding
 from platform_defs.engine.ingest.pending_files import FIRST_WAIT_S, Pending
 from platform_defs.engine.ingest.topic_ranges import TopicRanges
-from platform_defs.engine.ingest.turns import MOST_KEPT, TURN_PATIENCE_S, Turns
+from platform_defs.engine.ingest.turns import MOST_KEPT, TURN_PATIENCE_S, MicroBatches
 from platform_defs.engine.lake.errors import spark_condition
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.ledger import Batch
@@ -101,28 +101,28 @@ class Stream:
                 on_start()
                 ingest = self.ingest if every is None else replace(self.ingest, purpose="stream")
                 pending = Pending(ingest.files, self.first_wait_s, warns=every is not None)
-                turns = Turns(pending.files, self.idle, on_batch, on_quiet, TURN_PATIENCE_S if every else 0.0)
-                turns.batches = deque(maxlen=MOST_KEPT if every else None)  # a stream may run for years
+                micro_batches = MicroBatches(pending.files, self.idle, on_batch, on_quiet, TURN_PATIENCE_S if every else 0.0)
+                micro_batches.batches = deque(maxlen=MOST_KEPT if every else None)  # a stream may run for years
                 for landing in self.landings.values():
                     landing.forget()  # so that changed files are found too
                 with self._reading_topics(to_present=every is None):
-                    while self._ingest_new_files(turns, pending) and self._has_more:
+                    while self._ingest_new_files(micro_batches, pending) and self._has_more:
                         pass
                     if every is not None:
-                        self._poll(length_ms(every, "every") / 1000, turns, pending)
+                        self._poll(length_ms(every, "every") / 1000, micro_batches, pending)
                     unlisted = {path: reason for _, finder in self._finders for path, reason in finder.unlisted.items()}
                 if pending.unread or unlisted or self._refused:
-                    raise UnreadError(pending.unread, list(turns.batches), unlisted, self._refused)
-        return list(turns.batches)
+                    raise UnreadError(pending.unread, list(micro_batches.batches), unlisted, self._refused)
+        return list(micro_batches.batches)
 
-    def _poll(self, interval_s: float, turns: Turns, pending: Pending) -> None:
+    def _poll(self, interval_s: float, micro_batches: MicroBatches, pending: Pending) -> None:
         """Take a turn at each interval; the next turn starts at once if one takes longer."""
         took_s = 0.0
         while True:
             self.sleep(max(0.0, interval_s - took_s))
             began = time.monotonic()
-            if not (had_input := self._ingest_new_files(turns, pending)):
-                turns.quiet()
+            if not (had_input := self._ingest_new_files(micro_batches, pending)):
+                micro_batches.quiet()
             took_s = interval_s if had_input and self._has_more else time.monotonic() - began
 
     @contextmanager
@@ -162,7 +162,7 @@ class Stream:
         """The sources of which a topic is not read until a user decides, and why."""
         return {source: ranges.refused for source, ranges in self.ranges.items() if ranges.refused is not None}
 
-    def _ingest_new_files(self, turns: Turns, pending: Pending) -> bool:
+    def _ingest_new_files(self, micro_batches: MicroBatches, pending: Pending) -> bool:
         """Ingest new files, and unread ones whose wait has ended; returns whether there were any."""
         ahead, contracts = self._ahead, self.ingest.contracts
         files, sources_with_more = next_files(
@@ -174,8 +174,8 @@ class Stream:
         records = [file for source in ranges for file in self._records(source, pending) if file not in pending]
         self._warn()
         first_group, *later_groups = [*_micro_batches(files, self.max_files)] or [[]]
-        for files_of_turn in ([*first_group, *records], *later_groups) if first_group or records else ():
-            turns.files(files_of_turn)
+        for files_of_batch in ([*first_group, *records], *later_groups) if first_group or records else ():
+            micro_batches.files(files_of_batch)
         self._report_failing(pending)
         return bool(files or records)
 

@@ -1,4 +1,4 @@
-"""The turns of a stream: each ingests a micro-batch of files, or without files records idle sources."""
+"""The micro-batches of a stream: each ingests files, or without files records idle sources."""
 
 import logging
 import time
@@ -22,8 +22,8 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass
-class Turns:
-    """Takes a stream's turns.
+class MicroBatches:
+    """Runs the micro-batches of a stream.
 
     Args:
         ingest: ingests files as one batch of the ledger; None if no file was new.

@@ -21,7 +21,7 @@ from pyspark import SparkContext
 
 from operators.errors import TidemarkError
 from platform_defs.cli import commands as cli
-from platform_defs.engine.ingest.turns import Turns
+from platform_defs.engine.ingest.turns import MicroBatches
 from platform_defs.engine.lake import lost_jvm
 from platform_defs.engine.lake.lost_jvm import JvmLostError
 from platform_defs.engine.operations.advance_all import AdvanceAll
@@ -155,7 +155,7 @@ def test_a_stream_ends_with_its_jvm(monkeypatch: pytest.MonkeyPatch, free_port: 
     with pytest.raises(JvmLostError, match="tidemark serve"):
         advance()
     with pytest.raises(JvmLostError, match="tidemark serve"):
-        Turns(lambda _: None, idle, lambda _: None, lambda: None, 0.0).quiet()
+        MicroBatches(lambda _: None, idle, lambda _: None, lambda: None, 0.0).quiet()
 
 
 SLOW = """
