@@ -18,8 +18,8 @@ MOVED_BACK = "keys_moved_back"
 """The metric of a Top-N with `monotonic`: the number of keys that break the promise."""
 
 
-class SourceEntryPort(Protocol):
-    """What a ledger batch records about one source; see `platform_defs.engine.ledger.ledger.SourceEntry`."""
+class SourceBatchPort(Protocol):
+    """What a ledger batch records about one source; see `platform_defs.engine.ledger.ledger.SourceBatch`."""
 
     seq: int
     source: str
@@ -204,7 +204,7 @@ class EnginePort(Protocol):
         """The progress of assets."""
         ...
 
-    def ingest(self) -> Sequence[Sequence[SourceEntryPort]]:
+    def ingest(self) -> Sequence[Sequence[SourceBatchPort]]:
         """Ingest new files and new records of topics, and record sources that became idle; returns the new ledger batches."""
         ...
 
@@ -212,6 +212,6 @@ class EnginePort(Protocol):
         """Advance an asset, one committed step after the other."""
         ...
 
-    def rebuild(self, asset: str, first: date | None = None, last: date | None = None) -> RebuiltPort:
+    def rebuild_days(self, asset: str, first: date | None = None, last: date | None = None) -> RebuiltPort:
         """Recompute finalized results of days (by default all), and repair those that differ; an upserted table is recomputed whole."""
         ...

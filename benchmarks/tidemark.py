@@ -113,7 +113,7 @@ def accounts_for_steps(engine: Engine) -> bool:
 
 def ingested_rows(engine: Engine) -> int:
     """The number of ingested rows in the ledger, of all sources."""
-    return sum(source.accepted for batch in engine.ledger.entries() for source in batch)
+    return sum(source.accepted for batch in engine.ledger.batches() for source in batch)
 
 
 def raise_watermarks(engine: Engine, ms: int = 1) -> None:

@@ -10,8 +10,8 @@ import typer
 
 from assets.factories.metadata import COLUMN_DESCRIPTIONS
 from platform_defs.cli.commands import app
-from platform_defs.engine.ledger.rows import SCHEMA, SourceEntry
-from platform_defs.monitoring.catalog import OF_A_STREAM, OF_THE_LAKE, Described
+from platform_defs.engine.ledger.rows import SCHEMA, SourceBatch
+from platform_defs.monitoring.catalog import OF_A_STREAM, OF_THE_LAKE, MetricSpec
 from platform_defs.settings import Settings
 from platform_defs.settings.shop import ShopSettings
 from platform_defs.settings.values import PREFIX, PROJECT
@@ -66,7 +66,7 @@ def commands() -> str:
 
 def ledger_columns() -> str:
     """The columns of the ledger."""
-    described = _arguments(SourceEntry.__doc__ or "")
+    described = _arguments(SourceBatch.__doc__ or "")
     return _columns((field.name, _sql_type(field.type), described[field.name]) for field in SCHEMA)
 
 
@@ -76,7 +76,7 @@ def engine_columns() -> str:
     return "\n".join(["| column | content |", "|---|---|", *rows])
 
 
-def metrics_table(described: Iterable[Described]) -> str:
+def metrics_table(described: Iterable[MetricSpec]) -> str:
     """A table of metrics: name, type, labels and meaning."""
     rows = [f"| `{of.name}` | {of.kind} | {', '.join(f'`{name}`' for name in of.labels)} | {_cell(of.text)} |" for of in described]
     return "\n".join(["| metric | type | labels | meaning |", "|---|---|---|---|", *rows])

@@ -90,7 +90,9 @@ def suite_checks(
             yield from (_no_rows_result(asset_key, name, e) for name, e in selected.items())
             return
         yield from (
-            _result(asset_key, selected[name], finding, outcome, {"days": from_to(*days)} if days else outcome.new_rows(selected[name]))
+            _check_result(
+                asset_key, selected[name], finding, outcome, {"days": from_to(*days)} if days else outcome.new_rows(selected[name])
+            )
             for name, finding in outcome.by_check.items()
         )
 
@@ -214,7 +216,7 @@ def _no_rows_result(asset_key: dg.AssetKey, name: str, expectation: Expectation)
     )
 
 
-def _result(
+def _check_result(
     asset_key: dg.AssetKey, expectation: Expectation, finding: Finding, outcome: Findings, rows: Mapping[str, Any]
 ) -> dg.AssetCheckResult:
     return dg.AssetCheckResult(

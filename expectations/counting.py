@@ -41,7 +41,7 @@ Types = Mapping[str, DataType]
 
 
 @dataclass(frozen=True)
-class Counting:
+class CountConditions:
     """The rows whose number decides whether an expectation holds; each condition is SQL.
 
     Args:
@@ -59,7 +59,7 @@ class Counting:
     mostly: float = 1.0
 
 
-def counting(expectation: Expectation, types: Types) -> Counting | None:
+def counting(expectation: Expectation, types: Types) -> CountConditions | None:
     """The rows that decide an expectation; None if only Great Expectations can evaluate it.
 
     Args:
@@ -99,11 +99,11 @@ def _row_condition(expectation: Any, types: Types) -> str | None:
     return _is_null(condition.column.name) if condition.is_null else _is_not_null(condition.column.name)
 
 
-def _not_null(expectation: Any, rows: str, types: Types) -> Counting | None:
-    return Counting(rows, rows, _and(rows, _is_null(expectation.column))) if expectation.column in types else None
+def _not_null(expectation: Any, rows: str, types: Types) -> CountConditions | None:
+    return CountConditions(rows, rows, _all_of(rows, _is_null(expectation.column))) if expectation.column in types else None
 
 
-def _between(expectation: Any, rows: str, types: Types) -> Counting | None:
+def _between(expectation: Any, rows: str, types: Types) -> CountConditions | None:
     bounds = [b for b in (expectation.min_value, expectation.max_value) if b is not None]
     if not isinstance(types.get(expectation.column), NumericType) or not all(isinstance(b, float) and math.isfinite(b) for b in bounds):
         return None
@@ -119,16 +119,16 @@ def _between(expectation: Any, rows: str, types: Types) -> Counting | None:
         if expectation.max_value is None
         else [f"`{expectation.column}` {'<' if expectation.strict_max else '<='} {expectation.max_value!r}D"]
     )
-    base = _and(rows, _is_not_null(expectation.column))
-    return Counting(rows, base, _and(base, f"NOT ({_and(*least, *most)})"))
+    base = _all_of(rows, _is_not_null(expectation.column))
+    return CountConditions(rows, base, _all_of(base, f"NOT ({_all_of(*least, *most)})"))
 
 
-def _in_set(expectation: Any, rows: str, types: Types) -> Counting | None:
+def _in_set(expectation: Any, rows: str, types: Types) -> CountConditions | None:
     values = _literals(expectation.value_set, types.get(expectation.column)) if isinstance(expectation.value_set, list) else None
     if not values:
         return None
-    base = _and(rows, _is_not_null(expectation.column))
-    return Counting(rows, base, _and(base, f"`{expectation.column}` NOT IN ({', '.join(values)})"))
+    base = _all_of(rows, _is_not_null(expectation.column))
+    return CountConditions(rows, base, _all_of(base, f"`{expectation.column}` NOT IN ({', '.join(values)})"))
 
 
 def _literals(values: list[Any], kind: DataType | None) -> list[str] | None:
@@ -139,36 +139,36 @@ def _literals(values: list[Any], kind: DataType | None) -> list[str] | None:
     return None
 
 
-def _greater(expectation: Any, rows: str, types: Types) -> Counting | None:
+def _greater(expectation: Any, rows: str, types: Types) -> CountConditions | None:
     ignored = {"both_values_are_missing": " AND ", "either_value_is_missing": " OR ", "neither": None}
     if not _comparable(types.get(expectation.column_A), types.get(expectation.column_B)) or expectation.or_equal not in (None, True, False):
         return None
     if not isinstance(expectation.ignore_row_if, str) or expectation.ignore_row_if not in ignored:
         return None
-    base = _and(rows, _not_ignored([expectation.column_A, expectation.column_B], ignored[expectation.ignore_row_if]))
+    base = _all_of(rows, _not_ignored([expectation.column_A, expectation.column_B], ignored[expectation.ignore_row_if]))
     a, b = f"`{expectation.column_A}`", f"`{expectation.column_B}`"
-    return Counting(rows, base, _and(base, f"NOT ({a} >= {b} OR {a} <=> {b})" if expectation.or_equal else f"NOT ({a} > {b})"))
+    return CountConditions(rows, base, _all_of(base, f"NOT ({a} >= {b} OR {a} <=> {b})" if expectation.or_equal else f"NOT ({a} > {b})"))
 
 
 def _comparable(a: DataType | None, b: DataType | None) -> bool:
     return a is not None and (a == b or (isinstance(a, NumericType) and isinstance(b, NumericType)))
 
 
-def _unique(expectation: Any, rows: str, types: Types) -> Counting | None:
-    base = _and(rows, _is_not_null(expectation.column))
-    return Counting(rows, base, base, key=(expectation.column,)) if expectation.column in types else None
+def _unique(expectation: Any, rows: str, types: Types) -> CountConditions | None:
+    base = _all_of(rows, _is_not_null(expectation.column))
+    return CountConditions(rows, base, base, key=(expectation.column,)) if expectation.column in types else None
 
 
-def _compound(expectation: Any, rows: str, types: Types) -> Counting | None:
+def _compound(expectation: Any, rows: str, types: Types) -> CountConditions | None:
     ignored = {"all_values_are_missing": " AND ", "any_value_is_missing": " OR ", "never": None}
     key = sorted(set(expectation.column_list))
     if not set(key) <= set(types) or len(key) != len(expectation.column_list):
         return None
-    base = _and(rows, _not_ignored(key, ignored[expectation.ignore_row_if]))
-    return Counting(rows, base, base, key=tuple(key))
+    base = _all_of(rows, _not_ignored(key, ignored[expectation.ignore_row_if]))
+    return CountConditions(rows, base, base, key=tuple(key))
 
 
-_TRANSLATE: dict[type[Expectation], Callable[[Any, str, Types], Counting | None]] = {
+_TRANSLATE: dict[type[Expectation], Callable[[Any, str, Types], CountConditions | None]] = {
     ExpectColumnValuesToNotBeNull: _not_null,
     ExpectColumnValuesToBeBetween: _between,
     ExpectColumnValuesToBeInSet: _in_set,
@@ -191,6 +191,6 @@ def _not_ignored(columns: list[str], ignored: str | None) -> str:
     return ALL if ignored is None else f"NOT ({ignored.join(map(_is_null, columns))})"
 
 
-def _and(*conditions: str) -> str:
+def _all_of(*conditions: str) -> str:
     """All conditions; one that every row meets is omitted."""
     return " AND ".join(c for c in conditions if c != ALL) or ALL

@@ -58,7 +58,7 @@ def leaderboard_checks(derived: DerivedAsset, worker: Worker | None = None) -> d
             return [dg.AssetCheckResult(check_name=n, asset_key=key, passed=True, description="no rows yet") for n in names]
         with engine.views.naming_lost_files():
             counted = count_failing(snapshot.table, top, [name for name in names if name != FOLDS])
-            return [_result(derived, snapshot, name, counted.get(name), passed_state) for name in names]
+            return [_check_result(derived, snapshot, name, counted.get(name), passed_state) for name in names]
 
     if worker is not None:
         worker.add(step, [derived.name], evaluate)
@@ -83,7 +83,7 @@ def _limits_rows(top: TopN) -> bool:
     return isinstance(top.rank_end, int) and (top.with_rank or top.function == "row_number")
 
 
-def _result(
+def _check_result(
     derived: DerivedAsset, snapshot: UpsertedPort, name: str, counted: int | None, passed_state: Mapping[str, Any] | None
 ) -> dg.AssetCheckResult:
     """The result of a check. Its metadata has up to five of the partitions or rows that fail; alerts send the description.
@@ -132,7 +132,7 @@ def differing_rows(table: DataFrame, changelog: DataFrame, key: tuple[str, ...])
 def partitions_failing(table: DataFrame, top: object, name: str) -> DataFrame:
     """The partitions that fail the check `name`: ranks with gaps (see `gaps`), or more than N ranks."""
     ranked = _ranked(top)
-    return _partitions(table, ranked).where(_fails(ranked, name))
+    return _partitions(table, ranked).where(_is_failing(ranked, name))
 
 
 def count_failing(table: DataFrame, top: object, names: Sequence[str]) -> dict[str, int]:
@@ -140,7 +140,7 @@ def count_failing(table: DataFrame, top: object, names: Sequence[str]) -> dict[s
     if not names:
         return {}
     ranked = _ranked(top)
-    counts = [F.count_if(_fails(ranked, name)).alias(name) for name in names]
+    counts = [F.count_if(_is_failing(ranked, name)).alias(name) for name in names]
     return _partitions(table, ranked).agg(*counts).collect()[0].asDict()
 
 
@@ -154,7 +154,7 @@ def _partitions(table: DataFrame, top: TopN) -> DataFrame:
     return table.groupBy(*top.partition).agg(*_counted(top)).where(F.col("rows") > 0)
 
 
-def _fails(top: TopN, name: str) -> Column:
+def _is_failing(top: TopN, name: str) -> Column:
     if name == GAPS:
         return gaps(top)
     end = F.lit(top.rank_end)

@@ -13,7 +13,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from expectations.counting import Counting, column_types, counting
+from expectations.counting import CountConditions, column_types, counting
 from expectations.finding import Finding, check_name
 
 _SET, _COUNTS, _COUNT = "__set", "__counts", "count"
@@ -47,7 +47,7 @@ Counts = Mapping[tuple[str, tuple[str, ...]], int]
 """The number of rows by condition and key. With a key, only rows whose key occurs in several of these rows are counted."""
 
 
-def _finding(conditions: Counting, counts: Counts) -> Finding:
+def _finding(conditions: CountConditions, counts: Counts) -> Finding:
     evaluated, base, unexpected = (
         counts[conditions.evaluated, ()],
         counts[conditions.base, ()],
@@ -61,7 +61,7 @@ def _finding(conditions: Counting, counts: Counts) -> Finding:
     )
 
 
-def _count(frame: DataFrame, countings: Sequence[Counting]) -> Counts:
+def _count(frame: DataFrame, countings: Sequence[CountConditions]) -> Counts:
     conditions = list(dict.fromkeys(condition for c in countings for condition in (c.evaluated, c.base, c.unexpected)))
     names = {condition: f"{_COUNT}{i}" for i, condition in enumerate(conditions)}
     counted = _struct(f"count_if({condition}) AS {name}" for condition, name in names.items())

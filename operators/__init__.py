@@ -31,7 +31,8 @@ from operators.steps import Append, ByKey, ByTimeRange, Kept, NewRows, Upsert
 from operators.timing import ClosedRange, Interval
 from operators.top_k import TopK
 from operators.top_n import TopN
-from operators.triggers import EveryInterval, EveryRows, EveryStep, Moment, Trigger
+from operators.triggers import EveryInterval, EveryRows, EveryStep, Trigger, TriggerContext
+from operators.triggers import Moment as Moment
 from operators.window_join import WindowJoin
 from operators.windowed_aggregate import WindowedAggregate
 from operators.windows import Cumulative, Session, Sliding, Tumbling
@@ -68,7 +69,6 @@ __all__ = [
     "KeepsRows",
     "KeepsVersions",
     "Kept",
-    "Moment",
     "NewRows",
     "Operator",
     "OperatorError",
@@ -85,6 +85,7 @@ __all__ = [
     "TopN",
     "TracesInputs",
     "Trigger",
+    "TriggerContext",
     "Tumbling",
     "Upsert",
     "WindowError",

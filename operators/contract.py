@@ -15,7 +15,7 @@ from operators.steps import Emits, Reads
 if TYPE_CHECKING:
     from operators.triggers import Trigger
 
-PROMISE_BROKEN = "rows break the promise of their input"
+PROMISE_VIOLATED = "rows violate the promise of their input"
 """The text of Spark's error if `fold` of an operator with `Promised` meets rows for which its result could be wrong."""
 NO_EXACT_SUM = (
     "a sum of doubles has a value of 2e37 or more, for which it depends on the order of the rows; leave such values out, as in "
@@ -182,14 +182,14 @@ class KeepsVersions(Operator, Protocol):
 
 @runtime_checkable
 class Promised(Incremental, Protocol):
-    """An operator whose `fold` is right only if its input keeps a promise; `fold` fails with `PROMISE_BROKEN` if the input breaks it."""
+    """An operator whose `fold` is right only if its input keeps a promise; `fold` fails with `PROMISE_VIOLATED` if the input breaks it."""
 
     @property
     def monotonic(self) -> bool:
         """Whether a user gave the promise; if not, it was derived from the input."""
         ...
 
-    def moving_back(self, current: DataFrame, *frames: DataFrame) -> DataFrame:
+    def keys_moving_back(self, current: DataFrame, *frames: DataFrame) -> DataFrame:
         """The keys of new rows that break the promise."""
         ...
 

@@ -54,10 +54,10 @@ on random numbers, files, the session or the clock, as rand does
     """
     if (part := nondeterministic_part(expression, columns)) is not None:
         legal = "an expression whose value depends on the rows alone, and not on random numbers, files, the session or the clock"
-        raise OperatorError.bad_value(parameter, expression, f"{legal}, as {part} does{way_out_of(part, columns)}")
+        raise OperatorError.bad_value(parameter, expression, f"{legal}, as {part} does{suggestion_for(part, columns)}")
 
 
-def way_out_of(part: str, columns: Iterable[str] | None = None) -> str:
+def suggestion_for(part: str, columns: Iterable[str] | None = None) -> str:
     """The end of an error for a text that is a time of the clock, or a function that may be meant as a column; empty for others."""
     if part[0] not in "'\"":
         if part not in WITHOUT_PARENTHESES - CLOCK or part in map(str.lower, columns or ()):

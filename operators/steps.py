@@ -148,23 +148,23 @@ class NewRows(Reads):
     """A step reads only the rows of new batches, and merges them into the operator's own table (see `Incremental`).
 
     Args:
-        touches: columns of the table and of the rows: a new row can change only rows of the table with equal values in them. None for the
+        key: columns of the table and of the rows: a new row can change only rows of the table with equal values in them. None for the
             key of the operator's upserts.
         change: the column with a row's change kind (`+I`, `-U`, `+U`, `-D`). With it, a step over an upserted table reads the last change
             of each key; without it, the keys of changed rows are computed again. None if rows have no kinds.
     """
 
-    touches: tuple[str, ...] | None = None
+    key: tuple[str, ...] | None = None
     change: str | None = None
 
     def __post_init__(self) -> None:
-        if self.touches is not None:
-            _check_names("touches", self.touches)
+        if self.key is not None:
+            _check_names("key", self.key)
 
     @property
     def affected_by(self) -> tuple[str, ...]:
         """The columns that decide which rows a new row may change."""
-        return self.touches or ()
+        return self.key or ()
 
     def recomputing(self, key: tuple[str, ...]) -> "ByKey":
         """What a step reads if it computes the rows that new rows may change from all of their rows, instead of merging.
@@ -172,7 +172,7 @@ class NewRows(Reads):
         Args:
             key: the key of the operator's upserts.
         """
-        return ByKey(key if self.touches is None else self.touches, change=self.change)
+        return ByKey(key if self.key is None else self.key, change=self.change)
 
 
 @dataclass(frozen=True)
@@ -192,7 +192,7 @@ class ByKey(Reads):
 
     Args:
         key: the columns of the key, with the same names in every input; empty for all rows.
-        through: the row key: columns that identify a row that can move from one key to another. Every key that such a row ever had is
+        row_key: columns that identify a row that can move from one key to another. Every key that such a row ever had is
             read again, with every row of these keys. Over an upserted table with this key, or a part of it, it has no effect, because
             the table's changes name the old and the new key.
         change: the column with a row's change kind; rows of tables are read as `+I`. None if rows have no kinds.
@@ -204,7 +204,7 @@ class ByKey(Reads):
     """
 
     key: tuple[str, ...]
-    through: tuple[str, ...] = ()
+    row_key: tuple[str, ...] = ()
     change: str | None = None
     ttl: int | None = None
     ttl_by: TimeKind = "event"
@@ -212,9 +212,9 @@ class ByKey(Reads):
 
     def __post_init__(self) -> None:
         _check_names("key", self.key)
-        _check_names("through", self.through)
-        if self.keeps and self.keeps.ttl is not None and self.through:
-            raise OperatorError.bad_value("keeps", self.keeps, "no `ttl` with `through`: a row may move to a key whose rows are forgotten")
+        _check_names("row_key", self.row_key)
+        if self.keeps and self.keeps.ttl is not None and self.row_key:
+            raise OperatorError.bad_value("keeps", self.keeps, "no `ttl` with `row_key`: a row may move to a key whose rows are forgotten")
 
     @property
     def affected_by(self) -> tuple[str, ...]:

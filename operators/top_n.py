@@ -61,7 +61,7 @@ class TopN:
             smallest values.
         rank_end: the last rank to show, at least 1, or the column that holds it: a partition takes the value of its first row (of the
             oldest current row, if the input is an upserted table) forever. A partition whose value is null, zero or less shows nothing;
-            `unranked` lists those.
+            `partitions_without_ranks` lists those.
         by: the columns of a partition; empty for one ranking of all rows.
         rank_start: the first rank to show.
         function: how ranks are counted: `row_number`, `rank` or `dense_rank`.
@@ -69,7 +69,7 @@ class TopN:
         unique_key: the columns by which a row replaces another.
         change: the column with a row's change kind.
         monotonic: promise that a row that replaces another always comes before it in the order, and that no row is deleted. Only with
-            `unique_key`. A step that finds the promise broken is refused, and says how many keys break it. The promise is not needed
+            `unique_key`. A step that finds the promise violated is refused, and says how many keys violate it. The promise is not needed
             for a count, a maximum, or a sum of values that a row rule keeps from being negative, if the input is an `Aggregate` of the
             pipeline: see `rises`. A call with its former name, `improving`, still works and warns.
         ttl: how long the rows of a partition count after its newest row; None for no limit.
@@ -135,7 +135,7 @@ class TopN:
             return
         if self.strategy not in get_args(Strategy):
             raise OperatorError.bad_value("strategy", self.strategy, ", ".join(get_args(Strategy)))
-        if reason := self.query.why_not(self.strategy):
+        if reason := self.query.reason_against(self.strategy):
             raise OperatorError.bad_value("strategy", self.strategy, f"{', '.join(self.query.strategies())}: {reason}")
 
     @cached_property
@@ -194,13 +194,13 @@ class TopN:
     def reads(self) -> NewRows | ByKey:
         """The rows of new batches, and what they are merged with: rows of the table, or kept rows or all rows of their partitions."""
         if self.strategy_used != "retract":
-            return NewRows(touches=self.partition, change=self.change)
+            return NewRows(key=self.partition, change=self.change)
         can_change_partition = not {*self.partition} <= {*self.key}
-        through = self.key if can_change_partition else ()
+        row_key = self.key if can_change_partition else ()
         keeps = self.query.why_all_rows() is None
         if self._ttl:
-            return self._ttl.reads(self.partition, through=through, change=self.change, keeps=keeps)
-        return ByKey(self.partition, through=through, change=self.change, keeps=Kept() if keeps else None)
+            return self._ttl.reads(self.partition, row_key=row_key, change=self.change, keeps=keeps)
+        return ByKey(self.partition, row_key=row_key, change=self.change, keeps=Kept() if keeps else None)
 
     @cached_property
     def strategy_used(self) -> Strategy:
@@ -209,7 +209,7 @@ class TopN:
 
     def explain(self) -> str:
         """How a step computes the result, and why it does not use the other strategies, in a few lines."""
-        return self.query.explain(self.strategy_used, is_pinned=self.strategy is not None)
+        return self.query.explain(self.strategy_used, is_explicit=self.strategy is not None)
 
     def late(self, event_time: Column, watermark: Column) -> Column:
         """No row is late."""
@@ -241,12 +241,12 @@ class TopN:
         """The rows from which, with later rows, the result is computed (see `KeepsRows`)."""
         return rows_still_needed(self.query, rows, oldest)
 
-    def moving_back(self, current: DataFrame, *frames: DataFrame) -> DataFrame:
+    def keys_moving_back(self, current: DataFrame, *frames: DataFrame) -> DataFrame:
         """The keys of new rows that break the promise `monotonic`, so that `fold` fails (see `Promised`)."""
         [rows] = frames
         return keys_moving_back(self.query, current, rows)
 
-    def moved_back(self, *frames: DataFrame) -> DataFrame:
+    def keys_moved_back(self, *frames: DataFrame) -> DataFrame:
         """The keys (of `unique_key`) with a row that came after the row that it replaced, or that was deleted; each key once.
 
         `monotonic` promises that there is none. A ranking is wrong only if such a row was a kept row.
@@ -255,7 +255,7 @@ class TopN:
         self._check(rows)
         return keys_moved_back(self.query, rows)
 
-    def unranked(self, *frames: DataFrame) -> DataFrame:
+    def partitions_without_ranks(self, *frames: DataFrame) -> DataFrame:
         """The partitions that show nothing because `rank_end` of their first row is null, zero or less; and that `rank_end`."""
         [rows] = frames
         self._check(rows)

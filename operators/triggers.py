@@ -24,7 +24,7 @@ _BY_CLOCK = " of processing time"
 
 
 @dataclass(frozen=True)
-class Moment:
+class TriggerContext:
     """The state of an open window at one time, by which a trigger decides.
 
     Args:
@@ -39,6 +39,10 @@ class Moment:
     clock: int | None
 
 
+Moment = TriggerContext
+"""The name of `TriggerContext` in earlier versions."""
+
+
 @runtime_checkable
 class Trigger(Protocol):
     """When open windows show early results. A trigger of your own is a frozen dataclass with this method.
@@ -46,7 +50,7 @@ class Trigger(Protocol):
     Results that are final do not depend on a trigger, so a table with another trigger is not computed again.
     """
 
-    def fires(self, now: Moment, before: Moment) -> Column | bool:
+    def fires(self, now: TriggerContext, before: TriggerContext) -> Column | bool:
         """Whether a window shows its current result.
 
         Args:
@@ -65,7 +69,7 @@ class Trigger(Protocol):
 class EveryStep:
     """Shows every open window at each advance."""
 
-    def fires(self, now: Moment, before: Moment) -> bool:
+    def fires(self, now: TriggerContext, before: TriggerContext) -> bool:
         """Always (see `Trigger`)."""
         return True
 
@@ -88,7 +92,7 @@ class EveryRows:
     def __post_init__(self) -> None:
         check_count("rows", self.rows)
 
-    def fires(self, now: Moment, before: Moment) -> Column:
+    def fires(self, now: TriggerContext, before: TriggerContext) -> Column:
         """Whether a multiple was reached since the window was last shown (see `Trigger`)."""
         return F.floor(now.rows / self.rows) > F.floor(before.rows / self.rows)
 
@@ -119,7 +123,7 @@ class EveryInterval:
         """The interval in ms."""
         return positive_ms(self.interval, "interval")
 
-    def fires(self, now: Moment, before: Moment) -> bool:
+    def fires(self, now: TriggerContext, before: TriggerContext) -> bool:
         """Whether time has passed a multiple (see `Trigger`)."""
         time, previous_time = (now.clock, before.clock) if self.by == "processing" else (now.watermark, before.watermark)
         return time is not None and (previous_time is None or time // self.interval_ms > previous_time // self.interval_ms)

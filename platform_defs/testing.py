@@ -74,9 +74,9 @@ class Sandbox:
         for name in self.engine.assets:
             self.engine.advance(name)
         for name in self.engine.assets:
-            broken = [account for account in self.engine.accounts.days(name) if not account.holds]
+            violations = [account for account in self.engine.accounts.days(name) if not account.holds]
             differing = self.engine.accounts.count_differences(name)
-            assert not broken, f"the conservation law does not hold for {name}: {broken}"
+            assert not violations, f"the conservation law does not hold for {name}: {violations}"
             assert not differing, f"the ledger's counts differ from the rows of {name}'s event logs: {differing}"
 
     def rows(self, table: str, *columns: str) -> list[tuple[Any, ...]]:

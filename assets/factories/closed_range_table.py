@@ -114,7 +114,7 @@ def event_time_asset(
 
 def _rebuild(engine: EnginePort, name: str, first: date, last: date) -> dict[str, Any]:
     """Rebuild days; returns metadata: the days that differed and were repaired, and the number of missing and extra results."""
-    rebuilt = engine.rebuild(name, first, last)
+    rebuilt = engine.rebuild_days(name, first, last)
     return {"rebuilt": day_range(rebuilt.days), "rows_repaired": rebuilt.missing + rebuilt.extra}
 
 

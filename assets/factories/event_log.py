@@ -11,7 +11,7 @@ from assets.factories.keys import event_key
 from assets.factories.metadata import moment, table_schema
 from assets.factories.pool import SPARK
 from assets.factories.sentences import count, duration
-from assets.ports import EnginePort, SourceEntryPort
+from assets.ports import EnginePort, SourceBatchPort
 from operators.timing import duration_ms
 
 EVENTS = "events"
@@ -35,7 +35,7 @@ def event_logs(contracts: Sequence[SourceContract]) -> dg.AssetsDefinition:
         try:
             batches = engine.ingest()
         except Exception as error:  # if some files cannot be read, the error has the batches of the others
-            batches, ingest_error = getattr(error, "entries", None), error
+            batches, ingest_error = getattr(error, "batches", None), error
             if not batches:
                 raise
         context.log.info(count(len(batches), "ledger batch"))
@@ -82,7 +82,7 @@ def _log_schema(contract: SourceContract) -> StructType:
     return StructType([*engine_columns, *contract.struct.fields])
 
 
-def batch_metadata(rows: Sequence[SourceEntryPort]) -> dict[str, Any]:
+def batch_metadata(rows: Sequence[SourceBatchPort]) -> dict[str, Any]:
     """The metadata of a source's event log for what some ledger batches record about the source; without a batch, it has no watermark."""
     counts = {name: sum(getattr(s, name) for s in rows) for name in COUNTS}
     watermark = {"watermark": moment(rows[-1].watermark)} if rows else {}

@@ -53,7 +53,7 @@ def upserted_asset(derived: DerivedAsset, *, sources: Sequence[str], worker: Wor
     def table(
         context: dg.AssetExecutionContext, config: AdvanceConfig, engine: dg.ResourceParam[EnginePort]
     ) -> Iterator[dg.MaterializeResult]:
-        rebuilt = engine.rebuild(derived.name) if config.rebuild else None
+        rebuilt = engine.rebuild_days(derived.name) if config.rebuild else None
         advanced: Advanced = worker.do(context, engine, derived.name)
         repaired = {} if rebuilt is None else {"changes_repaired": rebuilt.missing + rebuilt.extra}
         checks = [law_check(advanced), *([promise_check(derived.name, advanced.metadata.get(MOVED_BACK, 0))] if promises else [])]
@@ -65,7 +65,7 @@ def upserted_asset(derived: DerivedAsset, *, sources: Sequence[str], worker: Wor
 def promise_check(table: str, keys: int) -> dg.AssetCheckResult:
     """Whether the rows of a Top-N keep the promise `monotonic`.
 
-    A step that could give a wrong ranking is refused. So a promise that is broken only for rows that are not kept is a warning.
+    A step that could give a wrong ranking is refused. So a promise that is violated only by rows that are not kept is a warning.
 
     Args:
         table: the name of the table.

@@ -2,8 +2,8 @@
 
 from collections.abc import Mapping
 
-from platform_defs.engine.ledger.ledger import Entry
-from platform_defs.engine.operations.advance_all import Failed
+from platform_defs.engine.ledger.ledger import Batch
+from platform_defs.engine.operations.advance_all import PendingRetry
 from platform_defs.engine.operations.publish_to_topic import Published
 from platform_defs.stream.reports import Accounts, Steps
 
@@ -11,13 +11,13 @@ from platform_defs.stream.reports import Accounts, Steps
 class QuietReports:
     """Reports of a stream; see `platform_defs.stream.reports.Reports`."""
 
-    def report_batch(self, batch: Entry) -> None:
+    def report_batch(self, batch: Batch) -> None:
         """Nothing."""
 
     def report_steps(self, steps: Steps, took_s: float) -> None:
         """Nothing."""
 
-    def report_failure(self, asset: str, failure: Failed) -> None:
+    def report_failure(self, asset: str, failure: PendingRetry) -> None:
         """Nothing; the end of the stream is an error."""
 
     def report_accounts(self, accounts: Accounts, took_s: float) -> None:
@@ -30,8 +30,8 @@ class QuietReports:
     def report_published(self, published: Mapping[str, Published]) -> None:
         """Nothing."""
 
-    def report_unpublished(self, asset: str, failure: Failed) -> None:
+    def report_unpublished(self, asset: str, failure: PendingRetry) -> None:
         """Nothing; the end of the stream is an error."""
 
-    def report_turn(self, waiting: Mapping[str, Failed], unpublished: Mapping[str, Failed]) -> None:
+    def report_turn(self, waiting: Mapping[str, PendingRetry], unpublished: Mapping[str, PendingRetry]) -> None:
         """Nothing."""

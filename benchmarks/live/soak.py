@@ -205,7 +205,7 @@ def _recovered(killer: Killer, engine: Engine) -> list[Kill]:
 
 def _begun(engine: Engine) -> list[tuple[int, int]]:
     """When each batch with rows was begun, in epoch ms, and its number."""
-    return [(row.ingested_at, row.seq) for entry in engine.ledger.entries() for row in entry if row.source == EVENTS and row.kind == "rows"]
+    return [(row.ingested_at, row.seq) for batch in engine.ledger.batches() for row in batch if row.source == EVENTS and row.kind == "rows"]
 
 
 def _steps(engine: Engine) -> dict[str, list[tuple[int, int]]]:

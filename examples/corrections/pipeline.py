@@ -20,10 +20,10 @@ from operators import (
     EveryRows,
     EveryStep,
     IntervalJoin,
-    Moment,
     Session,
     TopK,
     TopN,
+    TriggerContext,
     Tumbling,
     WindowedAggregate,
     WindowJoin,
@@ -49,7 +49,7 @@ class WithoutOutliers:
 class LastQuarter:
     """A custom trigger: shows an hour's result when the watermark reaches its last 15 minutes, and whenever rows are added after that."""
 
-    def fires(self, now: Moment, before: Moment) -> Column | bool:
+    def fires(self, now: TriggerContext, before: TriggerContext) -> Column | bool:
         if now.watermark is None:
             return False
         is_near_end = F.unix_millis("window_end") - F.lit(now.watermark) <= F.lit(15 * MINUTE_MS)

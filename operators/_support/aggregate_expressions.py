@@ -24,7 +24,7 @@ from operators._support.order_independent import rewrite_aggregates
 from operators._support.sql_tokens import Token, calls_of, tokens_of
 from operators.columns import TEMPORARY, quoted_name
 from operators.errors import ColumnError, OperatorError
-from operators.nondeterministic import CHANCE, FILES, SESSION, check_deterministic, nondeterministic_part, way_out_of
+from operators.nondeterministic import CHANCE, FILES, SESSION, check_deterministic, nondeterministic_part, suggestion_for
 from operators.parameters import is_name
 
 _MERGE_FUNCTION = {"count": "sum", **{name: name for name in ("sum", "min", "max", "bool_and", "bool_or", "bit_and", "bit_or", "bit_xor")}}
@@ -170,8 +170,8 @@ rows; in place of first use min_by(v, struct(event_time, seq, arrival)), or max_
         if part is None:
             return None
         if part in CHANCE | FILES | SESSION:
-            return f"{_OTHER_THAN_ROWS}, as {part} does{way_out_of(part)}"
-        return f"the clock, as {part} does{way_out_of(part) or '; take a time from a column of the rows'}"
+            return f"{_OTHER_THAN_ROWS}, as {part} does{suggestion_for(part)}"
+        return f"the clock, as {part} does{suggestion_for(part) or '; take a time from a column of the rows'}"
 
 
 @dataclass(frozen=True)

@@ -49,18 +49,18 @@ class TimeToLive:
             raise OperatorError.bad_value("after_ttl", after_ttl, "keep; or retract, with a `ttl` and partitions (`by`) that expire")
         return None if ttl is None else cls(bounded_length_ms(ttl, "ttl"), ttl_by, after_ttl == "retract")
 
-    def reads(self, key: tuple[str, ...], *, through: tuple[str, ...] = (), change: str | None = None, keeps: bool = True) -> ByKey:
+    def reads(self, key: tuple[str, ...], *, row_key: tuple[str, ...] = (), change: str | None = None, keeps: bool = True) -> ByKey:
         """What a step reads: the rows of the keys of its new rows; and which keys expire, if their rows are removed.
 
         Args:
             key: the columns of the key.
-            through: see `ByKey`.
+            row_key: see `ByKey`.
             change: see `ByKey`.
             keeps: whether rows that later steps need are kept, so that a step need not read every row.
         """
         kept_rows = Kept(self.ms) if keeps else None
         return ByKey(
-            key, through=through, change=change, ttl=self.ms if self.is_retracted else None, ttl_by=self.time_kind, keeps=kept_rows
+            key, row_key=row_key, change=change, ttl=self.ms if self.is_retracted else None, ttl_by=self.time_kind, keeps=kept_rows
         )
 
     def check(self, rows: DataFrame) -> None:

@@ -61,21 +61,22 @@ class TopNQuery:
 
     def strategies(self) -> Iterator[Strategy]:
         """The strategies that give the right result, the cheapest first."""
-        return (strategy for strategy in get_args(Strategy) if self.why_not(strategy) is None)
+        return (strategy for strategy in get_args(Strategy) if self.reason_against(strategy) is None)
 
-    def why_not(self, strategy: Strategy) -> str | None:
+    def reason_against(self, strategy: Strategy) -> str | None:
         """Why a strategy could give a wrong result for this input; None if it cannot."""
         if strategy == "retract":
             return None
-        return self._why_not_keep_the_first_rows() or (self._why_not_append() if strategy == "append" else self._why_not_update())
-
-    def explain(self, strategy_used: Strategy, is_pinned: bool) -> str:
-        """The strategy that is used and what it costs, then a line for each other strategy, which says why it is not used."""
-        reasons_against = [f"not {strategy}: {reason}" for strategy in get_args(Strategy) if (reason := self.why_not(strategy))]
-        input_reason = [f"rows only move up: {self.rises}"] if self.rises and strategy_used == "update" else []
-        return "\n".join(
-            [f"{strategy_used}{' (pinned)' if is_pinned else ''}: {self._cost(strategy_used)}", *input_reason, *reasons_against]
+        return self._reason_against_kept_rows() or (
+            self._reason_against_append() if strategy == "append" else self._reason_against_update()
         )
+
+    def explain(self, strategy_used: Strategy, is_explicit: bool) -> str:
+        """The strategy that is used and what it costs, then a line for each other strategy, which says why it is not used."""
+        reasons_against = [f"not {strategy}: {reason}" for strategy in get_args(Strategy) if (reason := self.reason_against(strategy))]
+        input_reason = [f"rows only move up: {self.rises}"] if self.rises and strategy_used == "update" else []
+        used = f"{strategy_used} (set by `strategy`)" if is_explicit else strategy_used
+        return "\n".join([f"{used}: {self._cost(strategy_used)}", *input_reason, *reasons_against])
 
     def _cost(self, strategy: Strategy) -> str:
         if strategy != "retract":
@@ -101,17 +102,17 @@ class TopNQuery:
             return f"{reason}; put the columns of `by` into `unique_key`"
         return None
 
-    def _why_not_keep_the_first_rows(self) -> str | None:
+    def _reason_against_kept_rows(self) -> str | None:
         if self.ttl is not None:
             return "a partition's newest row, from which its `ttl` counts, may not be among those that are kept"
         if isinstance(self.last, str):
             return "a partition's rank end is that of its first row, which may not be among those that are kept"
         return "ranks from `rank_start` depend on the rows before it, which are not kept" if self.first > 1 else None
 
-    def _why_not_append(self) -> str | None:
+    def _reason_against_append(self) -> str | None:
         return "rows are replaced or retracted, and the rows that would take their ranks are not kept" if self.key or self.change else None
 
-    def _why_not_update(self) -> str | None:
+    def _reason_against_update(self) -> str | None:
         if not self.key:
             return "there is no `unique_key` to replace a row by"
         if not self.is_monotonic:

@@ -15,7 +15,7 @@ from operators._support.time_to_live import GENERATION, IS_CURRENT
 from operators._support.top_n_plan import TopNQuery
 from operators.changelog import DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from operators.columns import quoted, quoted_name, temporary
-from operators.contract import PROMISE_BROKEN
+from operators.contract import PROMISE_VIOLATED
 from operators.engine_columns import tie_breakers
 
 LAST_RANK = temporary("last_rank")
@@ -47,10 +47,10 @@ def rows_not_replaced(query: TopNQuery, kept_rows: DataFrame, newest_rows: DataF
         newest_rows: the newest row of each key among the new rows.
     """
     is_same = F.col(_MOVES_BACK).isNull()
-    promise_broken = F.raise_error(F.lit(PROMISE_BROKEN)).cast("boolean")
+    promise_violated = F.raise_error(F.lit(PROMISE_VIOLATED)).cast("boolean")
     return (
         _mark_moves_back(query, kept_rows, newest_rows)
-        .where(F.when(is_same, True).when(F.col(_MOVES_BACK), promise_broken).otherwise(False))
+        .where(F.when(is_same, True).when(F.col(_MOVES_BACK), promise_violated).otherwise(False))
         .drop(_MOVES_BACK)
     )
 

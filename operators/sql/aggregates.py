@@ -64,7 +64,7 @@ class _Plan:
             if isinstance(node, exp.Window):
                 raise over_error(node)
             check_aggregate(node)
-        return spark_sql(self.scope.over(tree))
+        return spark_sql(self.scope.replace_names(tree))
 
 
 def aggregate(scope: Scope, tree: Tree) -> Relation:
@@ -192,7 +192,7 @@ def _result_column(plan: _Plan, node: Tree, in_windows: bool) -> str | None:
         window = window_column(plan.scope.relation, item.column) if in_windows else None
         return plan.keys.get(item.sql) or (RESULT_TIME if window == WINDOW_TIME else window)
     if isinstance(node, exp.Expr) and not isinstance(node, exp.Literal) and [*node.find_all(exp.Column)] and not aggregates_in(node):
-        return plan.keys.get(spark_sql(plan.scope.over(node)))
+        return plan.keys.get(spark_sql(plan.scope.replace_names(node)))
     return None
 
 

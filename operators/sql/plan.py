@@ -129,7 +129,7 @@ class _Script:
             raise SqlError.refused(f"a second table {table.name!r}", "each table has a name of its own", "rename one of the two")
         known_relation = self._tables.get(table.name)
         self.declared[table.name] = table
-        self._tables[table.name] = table.relation() if known_relation is None else table.over(known_relation)
+        self._tables[table.name] = table.relation() if known_relation is None else table.relation_over(known_relation)
 
     def _register(self, name: str, relation: Relation) -> None:
         if find_name(name, self._tables):

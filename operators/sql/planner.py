@@ -92,12 +92,12 @@ class Planner:
     def _rows(self, tree: Tree) -> Scope:
         """The rows from which a query selects or aggregates."""
         check_inner(tree)
-        scope = self._from(tree)
+        scope = self._scope_of_from(tree)
         if isinstance(scope.relation, Ranked):
             scope = rank(scope, scope.relation, _shows_rank(tree, scope.relation.name))
         return scope
 
-    def _from(self, tree: Tree) -> Scope:
+    def _scope_of_from(self, tree: Tree) -> Scope:
         """The rows of FROM and its joins, with the conditions of WHERE that no join uses."""
         from_ = tree.args.get("from_")
         if from_ is None:

@@ -62,7 +62,7 @@ class Item:
         return cls(name or column, column_sql(column), column)
 
 
-class _OverOne:
+class _UnaryNode:
     """A relation over one other."""
 
     child: "Relation"
@@ -73,7 +73,7 @@ class _OverOne:
         return (self.child,)
 
 
-class _KeepsTimesAndKey(_OverOne):
+class _KeepsTimesAndKey(_UnaryNode):
     """A relation with the times and the key of the relation below."""
 
     @property
@@ -93,7 +93,7 @@ class _KeepsTimesAndKey(_OverOne):
 
 
 @dataclass(frozen=True)
-class Select(_OverOne):
+class Select(_UnaryNode):
     """Some rows of a relation, with columns that are computed from one row each.
 
     Args:

@@ -105,19 +105,19 @@ class Scope:
             SqlError: it reads more than one row, or an unknown column.
         """
         check_row_by_row(tree)
-        return spark_sql(self.over(tree))
+        return spark_sql(self.replace_names(tree))
 
     def condition(self, conditions: Sequence[Tree]) -> str | None:
         """Conditions combined by AND, in Spark SQL; None if there are none."""
         texts = [self.sql(condition) for condition in conditions]
         return " AND ".join(f"({text})" for text in texts) if len(texts) > 1 else (texts or [None])[0]
 
-    def over(self, tree: Tree) -> Tree:
+    def replace_names(self, tree: Tree) -> Tree:
         """An expression with its names replaced by columns of the relation."""
 
         def replace_column(node: Any) -> Any:
             if self._is_later_time(node):  # neither time is null
-                return self.over(greatest_of(node))
+                return self.replace_names(greatest_of(node))
             item = self._coalesced_item(node) or (self.resolve(node) if isinstance(node, exp.Column) else None)
             if item is None:
                 return node

@@ -68,13 +68,13 @@ def _substring(parser: Any) -> Any:
     return substring([value for name in ("this", "start", "length") if (value := tree.args.get(name)) is not None])
 
 
-def _like(parser: Any, this: Any) -> Any:
+def _parse_like(parser: Any, this: Any) -> Any:
     tree = _BASE.RANGE_PARSERS[TokenType.LIKE](parser, this)
     has_one_pattern = isinstance(tree, exp.Like) and not isinstance(tree.expression, exp.Any | exp.All)
     return like(tree.this, tree.expression) if has_one_pattern else tree
 
 
-def _is(parser: Any, this: Any) -> Any:
+def _parse_is(parser: Any, this: Any) -> Any:
     following = [token.text.upper() for token in (parser._curr, parser._next) if token is not None]
     if following[:1] == ["JSON"] or following == ["NOT", "JSON"]:
         way_out = "write TRY_PARSE_JSON(text) IS NOT NULL; for an object also TRIM(text) LIKE '{%', for an array TRIM(text) LIKE '[%'"
@@ -116,7 +116,7 @@ def _is_among(value: Any, values: list[Any]) -> exp.In:
     return tree
 
 
-def _similar_to(*_: object) -> Any:
+def _parse_similar_to(*_: object) -> Any:
     raise SqlError.refused("SIMILAR TO", "Spark has no such comparison", "write REGEXP(text, '^pattern$') with a regular expression")
 
 
@@ -132,5 +132,5 @@ FUNCTION_PARSERS: dict[str, Any] = {
 """By name, the function that parses the arguments of a call and makes the call of Spark."""
 NO_PAREN_FUNCTION_PARSERS: dict[str, Any] = {"CASE": _case}
 """By name, the function that parses an expression that begins with the name and has no brackets."""
-RANGE_PARSERS: dict[Any, Any] = {TokenType.IS: _is, TokenType.LIKE: _like, TokenType.SIMILAR_TO: _similar_to}
+RANGE_PARSERS: dict[Any, Any] = {TokenType.IS: _parse_is, TokenType.LIKE: _parse_like, TokenType.SIMILAR_TO: _parse_similar_to}
 """By operator, the function that parses its right side and makes the comparison of Spark."""

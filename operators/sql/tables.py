@@ -79,7 +79,7 @@ class CreateTable:
         rows = Input(self.name, (*stored_columns, time.name), (time.name,), self.arrivals)
         return select(rows, [self._item(c) if c != time else Item.of_column(c.name) for c in self.columns], None, self.arrivals)
 
-    def over(self, rows: Relation) -> Relation:
+    def relation_over(self, rows: Relation) -> Relation:
         """The rows of a frame, with the event time and the order of arrival that the statement declares.
 
         Raises:

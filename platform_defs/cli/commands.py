@@ -30,7 +30,7 @@ from platform_defs.engine import Engine, MaintenanceError
 from platform_defs.engine.advance.advance import Step
 from platform_defs.engine.ingest.errors import UnreadError
 from platform_defs.engine.lake.interrupts import ending_on_sigterm
-from platform_defs.engine.ledger.ledger import Entry
+from platform_defs.engine.ledger.ledger import Batch
 from platform_defs.engine.operations.in_parallel import advance_in_parallel
 from platform_defs.paths import canonical_local
 from platform_defs.safe_text import without_credentials
@@ -86,7 +86,7 @@ def demo(
             seed=seed,
             arrival=arrival,
             lake=folder,
-            tick=lambda step: bar.update(task, description=step, advance=1),
+            on_step=lambda step: bar.update(task, description=step, advance=1),
         )
     render.show(as_json, report, status_report.print_demo)
 
@@ -120,35 +120,35 @@ def ingest(
     with _progress() as bar, ending_on_sigterm():
         task = bar.add_task("ledger batches", total=None)
 
-        def tick(_: Entry) -> None:
+        def on_batch(_: Batch) -> None:
             bar.update(task, advance=1)
 
         try:
             if every and every_text:
-                entries, unread_error = _stream(engine, (every, every_text), tick, (metrics_host, metrics_port)), None
+                batches, unread_error = _stream(engine, (every, every_text), on_batch, (metrics_host, metrics_port)), None
             else:
-                entries, unread_error = engine.ingest(on_entry=tick), None
+                batches, unread_error = engine.ingest(on_batch=on_batch), None
         except UnreadError as error:  # show the batches that were ingested, too
-            entries, unread_error = error.entries, error
-    render.show(as_json, {"entries": [render.entry(e) for e in entries]}, render.print_entries)
+            batches, unread_error = error.batches, error
+    render.show(as_json, {"entries": [render.batch_report(b) for b in batches]}, render.print_batches)
     if unread_error is not None:
         raise unread_error
 
 
-def _stream(engine: Engine, interval_texts: tuple[str, str], tick: Callable[[Entry], None], address: tuple[str, int | None]) -> list[Entry]:
+def _stream(engine: Engine, intervals: tuple[str, str], on_batch: Callable[[Batch], None], address: tuple[str, int | None]) -> list[Batch]:
     """Run a stream, and print its reports; returns the newest batches.
 
     Args:
         engine: the engine.
-        interval_texts: the interval, as the user wrote it and as the engine reads it.
-        tick: called with each batch.
+        intervals: the interval, as the user wrote it and as the engine reads it.
+        on_batch: called with each batch.
         address: the host and the port of the metrics; the port is None for no metrics.
     """
     from platform_defs.monitoring.stream_metrics import metrics_of_stream  # here, since the import takes time, and only this needs it
 
-    output = StreamOutput(engine, _print_line, render.print_warning, tick)
+    output = StreamOutput(engine, _print_line, render.print_warning, on_batch)
     measured, endpoint = metrics_of_stream(engine, *address, _print_line)
-    every, interval_text = interval_texts
+    every, interval_text = intervals
     with endpoint, output.framed(without_credentials(settings().landing_root), " ".join(every.split())):
         return StreamRun(engine, output, measured.measure_steps).run(StreamTrigger(interval_text))
 
@@ -212,7 +212,7 @@ def backfill(
     for name in engine.assets if rebuild else ():
         if not failures.is_blocked(name):
             with failures.recording(name):
-                rebuilt.append(render.rebuild_outcome(name, engine.rebuild(name, from_day, to_day)))
+                rebuilt.append(render.rebuild_outcome(name, engine.rebuild_days(name, from_day, to_day)))
     steps = _advance_all(engine, day_end(to_day), [n for n in engine.assets if n not in failures.reasons], failures)
     render.show(as_json, {"rebuilt": rebuilt, "steps": steps}, partial(render.print_backfill, complete=not failures.reasons))
     failures.check()
@@ -233,7 +233,7 @@ def rebuild(
     """
     engine = _engine()
     names = known_assets(engine.assets, assets)
-    steps = [render.step(name, step) for name, step in engine.remake(names, downstream=downstream, from_kept=from_kept)]
+    steps = [render.step(name, step) for name, step in engine.rebuild_tables(names, downstream=downstream, from_kept=from_kept)]
     render.show(as_json, {"steps": steps}, render.print_rebuild)
 
 
@@ -246,12 +246,12 @@ def drain(assets: AssetNames = None, as_json: Json = False) -> None:
     """
     engine = _engine()
     names = known_assets(engine.assets, assets)
-    entry = engine.drain(assets or None)
+    batch = engine.drain(assets or None)
     failures = Failures(engine.assets, without_rows)
     steps = _advance_all(engine, None, names, failures)
     render.show(
         as_json,
-        {"entries": [render.entry(entry)] if entry else [], "steps": steps},
+        {"entries": [render.batch_report(batch)] if batch else [], "steps": steps},
         partial(render.print_drain, complete=not failures.reasons),
     )
     failures.check()

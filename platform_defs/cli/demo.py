@@ -25,7 +25,7 @@ from platform_defs.simulator import SOURCES, Shop, ShopDay, drop, olist, simulat
 
 _QUIET_LOGS = {"loggers": {"console": {"config": {"log_level": "WARNING"}}}}
 Arrival = Literal["by_time", "as_is"]
-Tick = Callable[[str], object]
+OnStep = Callable[[str], object]
 Send = Callable[[ShopDay, int], object]
 
 
@@ -37,7 +37,7 @@ def run(
     seed: int,
     arrival: Arrival = "by_time",
     lake: str | None = None,
-    tick: Tick = print,
+    on_step: OnStep = print,
     send: Send | None = None,
 ) -> dict[str, Any]:
     """Run the demo in a separate lake, which it empties first. It does not use the lake, input files and Dagster instance of the settings.
@@ -49,7 +49,7 @@ def run(
         seed: the simulated day's seed.
         arrival: for Olist, whether rows arrive sorted by time or in the order of the files.
         lake: the demo's lake: a new or empty folder, or one of an earlier demo; by default `.tidemark/demo`.
-        tick: called with a description of the present work, once for each micro-batch and once at the end.
+        on_step: called with a description of the present work, once for each micro-batch and once at the end.
         send: sends a part of a simulated day to the sources; by default the rows land in files.
 
     Returns:
@@ -70,11 +70,11 @@ def run(
     else:
         land_part = _simulated(folder, simulate(_shop(values, seed=seed, orders=orders, parts=parts)), parts, planned_rows, send)
     for part in range(parts):
-        tick(f"micro-batch {part + 1} of {parts}")
+        on_step(f"micro-batch {part + 1} of {parts}")
         land_part(part)
         ingest_in_dagster(definitions, instance)
         _advance(definitions, engine, instance, bool(data))
-    tick("accounting")
+    on_step("accounting")
     if data:
         engine.drain()
         _advance(definitions, engine, instance, True)

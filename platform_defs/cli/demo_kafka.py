@@ -68,7 +68,7 @@ def main(orders: int = ORDERS, parts: int = PARTS) -> int:
             def send_part(day: ShopDay, part: int) -> None:
                 send(session(settings()), broker.address, day, part, parts)
 
-            report = demo.run(None, orders=orders, parts=parts, seed=7, lake=str(FOLDER), tick=render.errors.print, send=send_part)
+            report = demo.run(None, orders=orders, parts=parts, seed=7, lake=str(FOLDER), on_step=render.errors.print, send=send_part)
             status.print_demo(report)
     except TidemarkError as error:
         sys.stderr.write(f"{error}\n")

@@ -38,8 +38,8 @@ class StatusError(TidemarkError, RuntimeError):
     def check(cls, laws: Mapping[str, Mapping[str, Any]]) -> None:
         """Raise if the law does not hold for a table, or a table cannot be accounted for; `laws` is by table, as in the report."""
         not_accounted = [name for name, law in laws.items() if "refused" in law]
-        broken = [name for name, law in laws.items() if law["holds"] is False and name not in not_accounted]
-        problems = [f"the conservation law does not hold for {', '.join(broken)}"] if broken else []
+        violated = [name for name, law in laws.items() if law["holds"] is False and name not in not_accounted]
+        problems = [f"the conservation law does not hold for {', '.join(violated)}"] if violated else []
         problems += [f"{', '.join(not_accounted)} cannot be accounted for"] if not_accounted else []
         days = [law["days_to_rebuild"] for law in laws.values() if "days_to_rebuild" in law]
         first, last = min((d["first"] for d in days), default=""), max((d["last"] for d in days), default="")

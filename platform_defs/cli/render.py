@@ -20,7 +20,7 @@ from platform_defs.engine import Engine, ProgressError
 from platform_defs.engine.advance.advance import Step
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.first_rows import first_rows
-from platform_defs.engine.ledger.ledger import Entry
+from platform_defs.engine.ledger.ledger import Batch
 from platform_defs.engine.operations.export import View
 from platform_defs.engine.operations.maintenance import Maintained, retention_of
 from platform_defs.engine.operations.rebuild import Rebuilt
@@ -84,7 +84,7 @@ def head_of(rows: DataFrame, limit: int) -> dict[str, Any]:
     return {"total": rows.count(), "rows": [json.loads(row[0]) for row in first]}
 
 
-def entry(batch: Entry) -> dict[str, Any]:
+def batch_report(batch: Batch) -> dict[str, Any]:
     """A ledger batch as plain data."""
     sources = {s.source: {c: getattr(s, c) for c in COUNTS} | {"watermark": instant(s.watermark), "idle": s.idle} for s in batch}
     return {"seq": batch[0].seq, "kind": batch[0].kind, "sources": sources}
@@ -163,7 +163,7 @@ def _as_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Table
     return table
 
 
-def print_entries(report: dict[str, Any], without: str = "Nothing new has landed.") -> None:
+def print_batches(report: dict[str, Any], without: str = "Nothing new has landed.") -> None:
     """Print ledger batches; if there are none, the text `without`."""
     source_rows = [(batch, name, counts) for batch in report["entries"] for name, counts in batch["sources"].items()]
     if not source_rows:
@@ -178,9 +178,9 @@ def print_entries(report: dict[str, Any], without: str = "Nothing new has landed
     print_table("Ledger batches", ["seq", *kinds, "source", *map(heading, columns), "watermark"], rows)
 
 
-def batch_line(batch: Entry) -> str:
+def batch_line(batch: Batch) -> str:
     """A ledger batch as one line: the counts of each source that are not 0, and its watermark."""
-    source_lines = [_source_line(name, counts) for name, counts in entry(batch)["sources"].items() if any(counts[c] for c in COUNTS)]
+    source_lines = [_source_line(name, counts) for name, counts in batch_report(batch)["sources"].items() if any(counts[c] for c in COUNTS)]
     return f"batch {batch[0].seq}: {'; '.join(source_lines) or batch[0].kind}"
 
 
@@ -219,7 +219,7 @@ def print_backfill(report: dict[str, Any], *, complete: bool = True) -> None:
 
 def print_drain(report: dict[str, Any], *, complete: bool = True) -> None:
     """Print the result of a drain; for `complete` see `print_steps`."""
-    print_entries(report, "No watermark was raised: there are no events, or an earlier drain has raised the watermarks.")
+    print_batches(report, "No watermark was raised: there are no events, or an earlier drain has raised the watermarks.")
     print_steps(report, complete=complete)
 
 

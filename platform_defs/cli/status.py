@@ -107,7 +107,7 @@ def _recorded_table(engine: Engine, name: str) -> dict[str, Any]:
     refused, last = engine.pending.refusal_reason(name), engine.accounts.recorded_account(name)
     law: dict[str, Any] = {"holds": None, "broken": [], _DIFFERS: []}
     if last is not None:
-        law = {"holds": last.holds, "broken": _broken(last), _DIFFERS: [_difference(*values) for values in last.differences]}
+        law = {"holds": last.holds, "broken": _violations(last), _DIFFERS: [_difference(*values) for values in last.differences]}
     law |= _repair(engine, name, law["broken"]) | ({} if refused is None else {"holds": False, "refused": refused})
     return _progress(engine, name) | {"law": law, "last_account": None if last is None else _account(last)}
 
@@ -116,7 +116,7 @@ def _account(last: RecordedAccount) -> dict[str, Any]:
     return {"at": instant(last.at), "oldest_at": instant(last.oldest_at), "days": len({day.day for day in last.days}), **last.terms}
 
 
-def _broken(last: RecordedAccount) -> list[dict[str, Any]]:
+def _violations(last: RecordedAccount) -> list[dict[str, Any]]:
     return [{"side": day.side, "day": day.day, **day.terms} for day in last.violations]
 
 
@@ -139,16 +139,16 @@ def _by_side(accounts: Sequence[DayAccount]) -> dict[str, dict[str, int]]:
 
 
 def _law(accounts: Sequence[DayAccount], count_differences: dict[tuple[str, int], tuple[int, int]]) -> dict[str, Any]:
-    broken = [{"side": a.side, "day": str(a.day), **{t: getattr(a, t) for t in TERMS}} for a in accounts if not a.holds]
-    entries = [_difference(source, batch, *counts) for (source, batch), counts in sorted(count_differences.items())]
-    return {"holds": not broken and not entries, "broken": broken, _DIFFERS: entries}
+    violations = [{"side": a.side, "day": str(a.day), **{t: getattr(a, t) for t in TERMS}} for a in accounts if not a.holds]
+    differences = [_difference(source, batch, *counts) for (source, batch), counts in sorted(count_differences.items())]
+    return {"holds": not violations and not differences, "broken": violations, _DIFFERS: differences}
 
 
-def _repair(engine: Engine, name: str, broken: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def _repair(engine: Engine, name: str, violations: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
     """The days to rebuild if the law is violated: from the first day with affected rows to the last on which their results are final."""
-    if not broken:
+    if not violations:
         return {}
-    days = [date.fromisoformat(str(account["day"])) for account in broken]
+    days = [date.fromisoformat(str(account["day"])) for account in violations]
     last = day_of(day_end(max(days)) + longest_wait(engine.assets[name]))
     return {"days_to_rebuild": {"first": str(min(days)), "last": str(last)}}
 
@@ -168,7 +168,7 @@ def print_recorded(report: dict[str, Any]) -> None:
             _print_refused(name, asset["law"]["refused"])
         elif asset["waits_for"]:
             out.print(f"{plain(name)} waits for an advance of {plain(', '.join(asset['waits_for']))}", soft_wrap=True)
-        _print_broken(name, asset["law"])
+        _print_violations(name, asset["law"])
     monitored.print_report(report)
     out.print("`tidemark status --recount` accounts for every row now.", markup=False, highlight=False, soft_wrap=True)
 
@@ -246,7 +246,7 @@ def _print_asset(name: str, asset: dict[str, Any]) -> None:
         equation = f"accepted = matched + unmatched + pending + late{' + filtered' if 'filtered' in terms else ''}"
         holds = f"[green]The conservation law holds:[/] {equation}, on every side and day." if names else _EQUAL
         out.print(f"  {holds}", soft_wrap=True)
-    _print_broken(name, law)
+    _print_violations(name, law)
 
 
 def _print_retained(name: str, asset: dict[str, Any]) -> None:
@@ -265,7 +265,7 @@ def _print_name(name: str) -> None:
     out.print(f"[bold]{plain(name)}[/]", highlight=False)
 
 
-def _print_broken(name: str, law: dict[str, Any]) -> None:
+def _print_violations(name: str, law: dict[str, Any]) -> None:
     """Print each batch whose row counts differ, and each side and day that violates the conservation law."""
     for batch in law.get(_DIFFERS, []):
         counts = f"batch {batch['seq']}: {batch['ledger']:,} rows in the ledger, {batch['log']:,} in the log"

@@ -6,8 +6,8 @@ from contextlib import contextmanager
 from assets.factories.sentences import count
 from platform_defs.cli import render
 from platform_defs.engine import Engine
-from platform_defs.engine.ledger.ledger import Entry
-from platform_defs.engine.operations.advance_all import Failed
+from platform_defs.engine.ledger.ledger import Batch
+from platform_defs.engine.operations.advance_all import PendingRetry
 from platform_defs.engine.operations.failures import describe_error
 from platform_defs.engine.operations.publish_to_topic import Published
 from platform_defs.stream.reports import Accounts, Steps
@@ -20,7 +20,7 @@ class StreamOutput:
         engine: the engine.
         print_line: prints one line.
         warn: prints a warning.
-        tick: called with each ingested batch, before it is printed.
+        on_batch: called with each ingested batch, before it is printed.
     """
 
     def __init__(
@@ -28,9 +28,9 @@ class StreamOutput:
         engine: Engine,
         print_line: Callable[[str], None],
         warn: Callable[[str], None],
-        tick: Callable[[Entry], None] = lambda _: None,
+        on_batch: Callable[[Batch], None] = lambda _: None,
     ) -> None:
-        self._engine, self._print, self._warn, self._tick = engine, print_line, warn, tick
+        self._engine, self._print, self._warn, self._on_batch = engine, print_line, warn, on_batch
         self._batches, self._accepted = 0, 0
 
     @contextmanager
@@ -47,11 +47,11 @@ class StreamOutput:
         finally:
             self._print(f"Ended after {count(self._batches, 'batch')} with {count(self._accepted, 'accepted row')}.")
 
-    def report_batch(self, batch: Entry) -> None:
+    def report_batch(self, batch: Batch) -> None:
         """Print the counts of an ingested batch."""
         self._batches += 1
-        self._accepted += sum(source_entry.accepted for source_entry in batch)
-        self._tick(batch)
+        self._accepted += sum(source_batch.accepted for source_batch in batch)
+        self._on_batch(batch)
         self._print(render.batch_line(batch))
 
     def report_steps(self, steps: Steps, took_s: float) -> None:
@@ -66,7 +66,7 @@ class StreamOutput:
         if clauses:
             self._print(f"  {'; '.join(clauses)}; {took_s:.1f} s")
 
-    def report_failure(self, asset: str, failure: Failed) -> None:
+    def report_failure(self, asset: str, failure: PendingRetry) -> None:
         """Warn of a table that does not advance."""
         self._warn_of(asset, "does not advance", failure)
 
@@ -75,7 +75,7 @@ class StreamOutput:
         records = ", ".join(f"{name} {steps.records:,}" for name, steps in published.items())
         self._print(f"  records published: {records}")
 
-    def report_unpublished(self, asset: str, failure: Failed) -> None:
+    def report_unpublished(self, asset: str, failure: PendingRetry) -> None:
         """Warn of a table that is not published."""
         self._warn_of(asset, "is not published to Kafka", failure)
 
@@ -87,10 +87,10 @@ class StreamOutput:
         """Warn of a table that could not be accounted for."""
         self._warn(f"{asset} could not be accounted for: {describe_error(error)}. The next try is after its next step")
 
-    def report_turn(self, waiting: Mapping[str, Failed], unpublished: Mapping[str, Failed]) -> None:
+    def report_turn(self, waiting: Mapping[str, PendingRetry], unpublished: Mapping[str, PendingRetry]) -> None:
         """Print nothing at the end of a turn: its failures were printed when they occurred."""
 
-    def _warn_of(self, asset: str, predicate: str, failure: Failed) -> None:
+    def _warn_of(self, asset: str, predicate: str, failure: PendingRetry) -> None:
         """Warn of a failure, given as the predicate of a sentence about the table, such as `does not advance`."""
         if failure.is_busy:
             self._warn(f"{asset} is skipped until it is free: {describe_error(failure.error)}. Other assets continue")

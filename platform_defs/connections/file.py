@@ -103,9 +103,9 @@ class Connections(Strict):
         """
         return sinks_of(self.declared_sinks, self.kafka.options, pipeline) if self.kafka else {}
 
-    def check_options(self, pinned: Iterable[str]) -> None:
-        """Raise `ConnectionsError` if the connections set one of the `pinned` options: results depend on them in every deployment."""
-        if changed := sorted(set(pinned) & self.spark.keys()):
+    def check_options(self, fixed: Iterable[str]) -> None:
+        """Raise `ConnectionsError` if the connections set one of the `fixed` options: results depend on them in every deployment."""
+        if changed := sorted(set(fixed) & self.spark.keys()):
             raise ConnectionsError(
                 f"the connections set the Spark options {', '.join(changed)}, which are the same in every deployment, "
                 "since results depend on them; legal: other options of Spark"

@@ -96,9 +96,9 @@ def _check_time(name: str, time: str, below: Relation) -> None:
 
 def _time_to_use(join: IntervalJoin, time: str) -> str:
     """What to write instead of a column of a join's results that is not always their event time."""
-    chosen = with_time_of(join, time).result_time
-    if chosen != join.result_time:  # the table is made already, with another time
-        return f"declare the join's table with 'tidemark.result-time' = '{chosen}' in WITH, or write the join again in the query"
+    result_time = with_time_of(join, time).result_time
+    if result_time != join.result_time:  # the table is made already, with another time
+        return f"declare the join's table with 'tidemark.result-time' = '{result_time}' in WITH, or write the join again in the query"
     times = [name for name in (join.left_time, join.right_time) if name in times_of_results(with_time_of(join, name))]
     return f"use {' or '.join(times)}" if times else f"use an inner join, and {join.left_time} or {join.right_time}"
 

@@ -22,7 +22,7 @@ from platform_defs.engine.advance.snapshot import snapshot
 from platform_defs.engine.advance.step_error import naming_step_errors
 from platform_defs.engine.formats.kafka_options import Topics
 from platform_defs.engine.ingest.ingestion import Ingestion
-from platform_defs.engine.ingest.stream import OnEntry, OnQuiet
+from platform_defs.engine.ingest.stream import OnBatch, OnQuiet
 from platform_defs.engine.inputs.folder_checks import check_folders
 from platform_defs.engine.inputs.handled_batches import require_handled_batches
 from platform_defs.engine.inputs.input import input_named
@@ -32,14 +32,14 @@ from platform_defs.engine.lake.errors import UnreadableLogError
 from platform_defs.engine.lake.missing_files import naming_lost_files
 from platform_defs.engine.lake.tables import Lake, LakeSnapshot
 from platform_defs.engine.lake.waits import Purpose
-from platform_defs.engine.ledger.ledger import Entry, Ledger
+from platform_defs.engine.ledger.ledger import Batch, Ledger
 from platform_defs.engine.ledger.snapshot import LedgerSnapshot
 from platform_defs.engine.operations.failures import Failures, first_time
 from platform_defs.engine.operations.freshness import Freshness
 from platform_defs.engine.operations.late_rows import LateRows
 from platform_defs.engine.operations.ledger_retention import LedgerRetention
 from platform_defs.engine.operations.maintenance import Maintained, Maintenance
-from platform_defs.engine.operations.rebuild import Rebuilt, rebuild, remake
+from platform_defs.engine.operations.rebuild import Rebuilt, empty_tables, rebuild_days
 from platform_defs.engine.operations.retention import KEEP_ALL, LakeRetention
 from platform_defs.engine.operations.sink import Sink
 from platform_defs.engine.operations.step_law import check_step
@@ -162,15 +162,15 @@ class Engine:
     def ingest(
         self,
         every: str | None = None,
-        on_entry: OnEntry = lambda _: None,
+        on_batch: OnBatch = lambda _: None,
         on_quiet: OnQuiet = lambda: None,
         on_start: OnQuiet = lambda: None,
-    ) -> list[Entry]:
+    ) -> list[Batch]:
         """Ingest new files and new records of topics, and record the sources that have become idle.
 
         Args:
             every: run continuously, and look for files at this interval, such as `'30 seconds'`; None to return when all are ingested.
-            on_entry: called after each batch of files is committed; with `every`, also after a batch that records idle sources.
+            on_batch: called after each batch of files is committed; with `every`, also after a batch that records idle sources.
             on_quiet: with `every`, called after each interval in which no batch was committed.
             on_start: called once, before the first batch, when this process holds the lock of the folders.
 
@@ -180,9 +180,9 @@ class Engine:
         """
         quiet = first_time(self.failures.forget_ingest, on_quiet)  # a stream without new input is not failing
         with self.failures.recorded_of_ingest(), self._naming_lost_files():
-            return self.ingestion.run(every, on_entry, quiet, on_start)
+            return self.ingestion.run(every, on_batch, quiet, on_start)
 
-    def drain(self, assets: Sequence[str] | None = None) -> Entry | None:
+    def drain(self, assets: Sequence[str] | None = None) -> Batch | None:
         """Declare the end of the input: raise watermarks so far that every row is finalized.
 
         A source with processing time has no end: its watermark is the ledger's clock, and its rows are finalized as the clock advances.
@@ -230,18 +230,18 @@ class Engine:
         """Advance an asset as far as its watermark allows, or up to `until` (epoch ms)."""
         return list(self.steps(asset, until))
 
-    def rebuild(self, asset: str, first: date | None = None, last: date | None = None) -> Rebuilt:
-        """Recompute and repair the finalized results of days (None: all), or all rows of an upserted table: `backfill --rebuild`."""
+    def rebuild_days(self, asset: str, first: date | None = None, last: date | None = None) -> Rebuilt:
+        """Recompute finalized results of days (default: all; upserted tables: all rows), and write what differs: `backfill --rebuild`."""
         with naming_step_errors(asset), self._naming_lost_files():
-            rebuilt = rebuild(self._advance(asset), first or date.min, last or date.max)
+            rebuilt = rebuild_days(self._advance(asset), first or date.min, last or date.max)
         if rebuilt.missing or rebuilt.extra:
             self.accounts.forget(asset)
         return rebuilt
 
-    def remake(self, names: Sequence[str], *, downstream: bool = False, from_kept: bool = False) -> Generator[tuple[str, Step]]:
-        """Empty tables and compute them from the event logs, as `tidemark rebuild` does; see `remake` of `operations.rebuild`."""
+    def rebuild_tables(self, names: Sequence[str], *, downstream: bool = False, from_kept: bool = False) -> Generator[tuple[str, Step]]:
+        """Empty tables, and compute all rows again with the present settings: `tidemark rebuild`; see `operations.rebuild.empty_tables`."""
         with self._naming_lost_files():
-            emptied = remake({name: self._advance(name) for name in self.assets}, names, downstream=downstream, from_kept=from_kept)
+            emptied = empty_tables({name: self._advance(name) for name in self.assets}, names, downstream=downstream, from_kept=from_kept)
         for name in emptied:
             for step in self.steps(name):
                 yield name, step

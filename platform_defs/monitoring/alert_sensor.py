@@ -10,7 +10,7 @@ import dagster as dg
 
 from platform_defs.monitoring.alert import Alert
 from platform_defs.monitoring.hooks import Hook, HookError, hooks_of
-from platform_defs.monitoring.outcomes import Streak, streaks
+from platform_defs.monitoring.outcomes import FailureStreak, streaks
 from platform_defs.settings import Settings
 
 SENSOR = "alerts"
@@ -71,7 +71,7 @@ class Delivery:
     _failed_hooks: set[str] = field(default_factory=set, init=False)
     _undelivered: dict[str, str] = field(default_factory=dict, init=False)
 
-    def send(self, streaks_by_subject: Mapping[str, Streak]) -> None:
+    def send(self, streaks_by_subject: Mapping[str, FailureStreak]) -> None:
         """Send an alert for each subject that keeps failing, and a message for each that has succeeded since its alert.
 
         Each hook sends each of them once. A hook that fails is not used again in this call; the next call sends what it did not deliver.
@@ -92,7 +92,7 @@ class Delivery:
         states = [*(open_alerts | self._undelivered).values()] or ["no alert is open"]
         return "; ".join([*([f"{self._sent} sent"] if self._sent else []), *states, *self.problems])
 
-    def _report_failing(self, subject: str, streak: Streak) -> None:
+    def _report_failing(self, subject: str, streak: FailureStreak) -> None:
         sent = self.alerts_sent.get(subject)
         if sent is None or sent.get("recovered"):  # it has succeeded in the meantime
             sent = {"since_s": streak.since_s, "failures": streak.failures, "delivered": []}
@@ -103,7 +103,7 @@ class Delivery:
         if delivered:
             self.alerts_sent[subject] = sent | {"delivered": delivered}
 
-    def _report_recovered(self, subject: str, streak: Streak) -> None:
+    def _report_recovered(self, subject: str, streak: FailureStreak) -> None:
         sent = self.alerts_sent[subject]
         alert = Alert(subject, "recovered", sent["failures"], sent["since_s"], streak.run_id, None, self._url(streak.run_id))
         undelivered = [name for name in sent["delivered"] if name in self.hooks and not self._deliver(name, alert)]

@@ -17,7 +17,7 @@ from assets.factories.sentences import duration
 from assets.pipeline import FRESH, Pipeline
 from operators.errors import TidemarkError
 from platform_defs.engine import Engine
-from platform_defs.engine.operations.freshness import Waiting
+from platform_defs.engine.operations.freshness import Staleness
 from platform_defs.safe_text import one_line, without_credentials
 
 SENSOR = "freshness"
@@ -94,7 +94,7 @@ def evaluate_limits(engine: Engine, limits: Mapping[str, int]) -> dict[str, dict
     results = dict[str, dict[str, Any]]()
     for name, limit in limits.items():
         try:
-            results[name] = _result(name, limit, freshness.waiting(name), now)
+            results[name] = _metadata_and_result(name, limit, freshness.waiting(name), now)
         except (TidemarkError, DeltaError, OSError) as error:  # other tables are still evaluated
             results[name] = {
                 "passed": False,
@@ -105,7 +105,7 @@ def evaluate_limits(engine: Engine, limits: Mapping[str, int]) -> dict[str, dict
     return results
 
 
-def _result(name: str, limit: int, waiting: Waiting | None, now: int) -> dict[str, Any]:
+def _metadata_and_result(name: str, limit: int, waiting: Staleness | None, now: int) -> dict[str, Any]:
     waited = 0 if waiting is None else max(0, now - waiting.since)
     metadata: dict[str, Any] = {"waited_seconds": waited / 1000, "limit_seconds": limit / 1000}
     if waiting is not None:
@@ -119,7 +119,7 @@ def _result(name: str, limit: int, waiting: Waiting | None, now: int) -> dict[st
     }
 
 
-def _sentence(name: str, limit: int, waited: int, waiting: Waiting | None) -> str:
+def _sentence(name: str, limit: int, waited: int, waiting: Staleness | None) -> str:
     if waiting is None:
         return "The table reflects all rows of its sources that it can reflect now."
     reason = f"source {waiting.held_back_by} holds back its watermark" if waiting.held_back_by else f"{waiting.behind} was not advanced"

@@ -85,13 +85,13 @@ class _Totals:
     """The counts of each source. Each scrape adds only the counts of new batches."""
 
     def __init__(self) -> None:
-        self._of, self._head, self._counts = "", 0, dict[str, dict[str, int]]()
+        self._new_family, self._head, self._counts = "", 0, dict[str, dict[str, int]]()
 
     def upto(self, engine: Engine) -> Mapping[str, Mapping[str, int]]:
         """The counts up to the newest batch of a snapshot; all zero for a source without batches."""
         ledger, identity = engine.ledger, engine.lake.identity(TABLE) or ""
-        if identity != self._of or not ledger.history.summarized <= self._head <= ledger.head:
-            self._of, self._head, self._counts = identity, 0, {}
+        if identity != self._new_family or not ledger.history.summarized <= self._head <= ledger.head:
+            self._new_family, self._head, self._counts = identity, 0, {}
         if ledger.head > self._head:
             for source, counts in ledger.totals_by_source(self._head).items():
                 earlier = self._counts.get(source) or {}
@@ -152,30 +152,30 @@ class _TableMetrics:
     def __init__(self, engine: Engine) -> None:
         self._engine, self._pending, self._freshness = engine, (pending := engine.pending), Freshness(pending.reading)
         self._all = list[Metric]()
-        self.readable = self._of("table_readable")
-        self.steps = self._of("table_steps_total")
-        self.step_at = self._of("table_step_timestamp_seconds")
-        self.watermark = self._of("table_watermark_timestamp_seconds")
-        self.closed = self._of("table_finalized_timestamp_seconds")
-        self.lag = self._of("table_lag_seconds")
-        self.unhandled = self._of("table_unhandled_rows")
-        self.state_rows = self._of("table_state_rows")
-        self.state_bytes = self._of("table_state_bytes")
-        self.state_files = self._of("table_state_files")
-        self.skipped_files = self._of("table_skipped_files")
-        self.waiting = self._of("table_stale_seconds")
-        self.refused = self._of("table_refused")
-        self.failed = self._of("table_failed")
-        self.failed_at = self._of("table_failure_timestamp_seconds")
-        self.law = self._of("table_law_holds")
-        self.account_at = self._of("table_account_timestamp_seconds")
-        self.account_age = self._of("table_account_age_seconds")
-        self.account = self._of("table_account_rows")
-        self.held = self._of("table_held_back_by_info")
-        self.held_seconds = self._of("table_held_back_seconds")
-        self.waits_for = self._of("table_waits_for_info")
+        self.readable = self._new_family("table_readable")
+        self.steps = self._new_family("table_steps_total")
+        self.step_at = self._new_family("table_step_timestamp_seconds")
+        self.watermark = self._new_family("table_watermark_timestamp_seconds")
+        self.closed = self._new_family("table_finalized_timestamp_seconds")
+        self.lag = self._new_family("table_lag_seconds")
+        self.unhandled = self._new_family("table_unhandled_rows")
+        self.state_rows = self._new_family("table_state_rows")
+        self.state_bytes = self._new_family("table_state_bytes")
+        self.state_files = self._new_family("table_state_files")
+        self.skipped_files = self._new_family("table_skipped_files")
+        self.waiting = self._new_family("table_stale_seconds")
+        self.refused = self._new_family("table_refused")
+        self.failed = self._new_family("table_failed")
+        self.failed_at = self._new_family("table_failure_timestamp_seconds")
+        self.law = self._new_family("table_law_holds")
+        self.account_at = self._new_family("table_account_timestamp_seconds")
+        self.account_age = self._new_family("table_account_age_seconds")
+        self.account = self._new_family("table_account_rows")
+        self.held = self._new_family("table_held_back_by_info")
+        self.held_seconds = self._new_family("table_held_back_seconds")
+        self.waits_for = self._new_family("table_waits_for_info")
 
-    def _of(self, name: str) -> Any:
+    def _new_family(self, name: str) -> Any:
         self._all.append(family(name))
         return self._all[-1]
 

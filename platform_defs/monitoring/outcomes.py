@@ -30,7 +30,7 @@ _FROM_THE_UI = "__ASSET_JOB"
 
 
 @dataclass(frozen=True)
-class Streak:
+class FailureStreak:
     """The newest outcomes of a job or a check.
 
     Args:
@@ -50,7 +50,7 @@ class Streak:
 
 def streaks(
     instance: DagsterInstance, repository: dg.RepositoryDefinition, label: str | None, after: int, now_s: float
-) -> dict[str, Streak]:
+) -> dict[str, FailureStreak]:
     """The newest outcomes of every job and check of a repository that has ended at least once.
 
     A cancelled run is no outcome. A failed check with the severity of a warning does not count. A run that evaluates a check for several
@@ -77,7 +77,7 @@ def _job(name: str) -> str:
     return "a materialization of assets" if name.startswith(_FROM_THE_UI) else f"job {name}"
 
 
-def _of_job(instance: DagsterInstance, job: str, label: str | None, after: int) -> Streak | None:
+def _of_job(instance: DagsterInstance, job: str, label: str | None, after: int) -> FailureStreak | None:
     tags = {} if label is None else {REPOSITORY_LABEL_TAG: label}
     records = instance.get_run_records(dg.RunsFilter(job_name=job, statuses=_ENDED, tags=tags), limit=after)
     if not records:
@@ -85,38 +85,38 @@ def _of_job(instance: DagsterInstance, job: str, label: str | None, after: int) 
     newest = records[0].dagster_run.run_id
     failures = [*takewhile(lambda record: record.dagster_run.status == dg.DagsterRunStatus.FAILURE, records)]
     if not failures:
-        return Streak(0, False, ended_s(records[0]), newest)
+        return FailureStreak(0, False, ended_s(records[0]), newest)
     is_failing = len(failures) >= after or (job == STREAM and has_failed_with(instance, newest, LawError))
-    return Streak(len(failures), is_failing, ended_s(failures[-1]), newest, failed_steps(instance, newest) if is_failing else None)
+    return FailureStreak(len(failures), is_failing, ended_s(failures[-1]), newest, failed_steps(instance, newest) if is_failing else None)
 
 
-def _running_stream(instance: DagsterInstance, label: str | None, now_s: float) -> Streak | None:
+def _running_stream(instance: DagsterInstance, label: str | None, now_s: float) -> FailureStreak | None:
     """The success of a stream that is running and has lasted long enough; None if there is none."""
     tags = {} if label is None else {REPOSITORY_LABEL_TAG: label}
     records = instance.get_run_records(dg.RunsFilter(job_name=STREAM, tags=tags), limit=1)
     for record in records:
         lasts_since = record.start_time + HEALTHY_S if record.start_time else now_s
         if record.dagster_run.status == dg.DagsterRunStatus.STARTED and lasts_since < now_s:
-            return Streak(0, False, lasts_since, record.dagster_run.run_id)
+            return FailureStreak(0, False, lasts_since, record.dagster_run.run_id)
     return None
 
 
-def _of_checks(instance: DagsterInstance, keys: Iterable[dg.AssetCheckKey], after: int) -> Mapping[str, Streak | None]:
+def _of_checks(instance: DagsterInstance, keys: Iterable[dg.AssetCheckKey], after: int) -> Mapping[str, FailureStreak | None]:
     newest = instance.event_log_storage.get_latest_asset_check_execution_by_key([*keys])
     return {f"check {key.name} of {key.asset_key.to_user_string()}": _of_check(instance, key, after) for key in newest}
 
 
-def _of_check(instance: DagsterInstance, key: dg.AssetCheckKey, after: int) -> Streak | None:
+def _of_check(instance: DagsterInstance, key: dg.AssetCheckKey, after: int) -> FailureStreak | None:
     runs = _newest_runs(instance, key, after)
     if not runs:
         return None
     failures = [*takewhile(lambda of_run: any(map(_is_failure, of_run)), runs)][:after]
     run_id, first = runs[0][0].run_id or None, runs[0][0]
     if not failures:
-        return Streak(0, False, first.create_timestamp, run_id)
+        return FailureStreak(0, False, first.create_timestamp, run_id)
     is_failing = len(failures) >= after or run_id is None or key.name in _AT_FIRST
     shown_record = next(record for record in failures[0] if _is_failure(record))
-    return Streak(len(failures), is_failing, failures[-1][-1].create_timestamp, run_id, _description(shown_record))
+    return FailureStreak(len(failures), is_failing, failures[-1][-1].create_timestamp, run_id, _description(shown_record))
 
 
 def _newest_runs(instance: DagsterInstance, key: dg.AssetCheckKey, most: int) -> list[list[AssetCheckExecutionRecord]]:

@@ -116,11 +116,11 @@ class _Run:
             inputs, work = self._steps[name]
             if not self._stopped.is_set() and self._finished.issuperset({*inputs} & {*self._steps}):
                 self._left.discard(name)
-                self._work[name] = self._pool.submit(self._do, name, work)
+                self._work[name] = self._pool.submit(self._run_work, name, work)
         if not self._left:
             self._pool.shutdown(wait=False)
 
-    def _do(self, name: str, work: Work) -> Any:
+    def _run_work(self, name: str, work: Work) -> Any:
         with waiting_until(self._stopped):
             result = work(self._engine, self._details)
         if not isinstance(result, Advanced) or result.holds:

@@ -17,7 +17,7 @@ from platform_defs.orchestration.jobs import advance_request, later_days, partit
 from platform_defs.orchestration.readable_tables import readable_tables
 from platform_defs.orchestration.run_errors import has_failed_with
 from platform_defs.orchestration.stream_runs import reason_not_to_ingest
-from platform_defs.orchestration.tries import Tries, tries
+from platform_defs.orchestration.tries import RequestedRuns, tries
 from platform_defs.orchestration.waiting_input import waiting_input
 
 
@@ -69,7 +69,7 @@ def ledger_moved(context: dg.SensorEvaluationContext, engine: dg.ResourceParam[E
 
 
 def _advance_request(
-    instance: dg.DagsterInstance, engine: Engine, readable: Engine, earlier_runs: Tries, days: dg.DailyPartitionsDefinition | None
+    instance: dg.DagsterInstance, engine: Engine, readable: Engine, earlier_runs: RequestedRuns, days: dg.DailyPartitionsDefinition | None
 ) -> dg.RunRequest | None:
     """The run for tables that are behind. If there are none, a repetition of the newest run if it failed, unless a check failed it.
 
@@ -105,5 +105,5 @@ def lake_identity(engine: Engine) -> str:
     return engine.lake.identity(TABLE) or "none"
 
 
-def _tries(context: dg.SensorEvaluationContext, engine: Engine, job: str, subject: str) -> Tries:
+def _tries(context: dg.SensorEvaluationContext, engine: Engine, job: str, subject: str) -> RequestedRuns:
     return tries(context.instance, job, lake_identity(engine), subject, engine.clock() / 1000)

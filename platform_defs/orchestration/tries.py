@@ -24,7 +24,7 @@ killed may never be recorded as finished."""
 
 
 @dataclass(frozen=True)
-class Tries:
+class RequestedRuns:
     """The newest runs of a job on a lake that a sensor requested.
 
     Args:
@@ -87,7 +87,7 @@ class Tries:
         return record.dagster_run.status == dg.DagsterRunStatus.SUCCESS
 
 
-def tries(instance: dg.DagsterInstance, job: str, lake: str, subject: str, now_s: float) -> Tries:
+def tries(instance: dg.DagsterInstance, job: str, lake: str, subject: str, now_s: float) -> RequestedRuns:
     """Look up the newest runs of a job on a lake.
 
     Args:
@@ -98,7 +98,7 @@ def tries(instance: dg.DagsterInstance, job: str, lake: str, subject: str, now_s
         now_s: the present time, in epoch s.
     """
     newest = instance.get_run_records(dg.RunsFilter(job_name=job, tags={LAKE: lake}), limit=_MOST_RUNS)
-    return Tries(lake, hash_of_work(lake, subject), newest, now_s)
+    return RequestedRuns(lake, hash_of_work(lake, subject), newest, now_s)
 
 
 def hash_of_work(lake: str, subject: str) -> str:

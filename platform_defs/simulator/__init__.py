@@ -7,6 +7,6 @@ The module `olist` lands real rows for the same tables.
 """
 
 from platform_defs.simulator.day import drop, land, simulate
-from platform_defs.simulator.shop import HOUR, MINUTE, QUARANTINED, SOURCES, Kind, Shop, ShopDay, Source, Truth
+from platform_defs.simulator.shop import HOUR, MINUTE, QUARANTINED, SOURCES, ExpectedCounts, Kind, Shop, ShopDay, Source
 
-__all__ = ["HOUR", "MINUTE", "QUARANTINED", "SOURCES", "Kind", "Shop", "ShopDay", "Source", "Truth", "drop", "land", "simulate"]
+__all__ = ["HOUR", "MINUTE", "QUARANTINED", "SOURCES", "ExpectedCounts", "Kind", "Shop", "ShopDay", "Source", "drop", "land", "simulate"]

@@ -7,7 +7,7 @@ from random import Random
 from platform_defs.simulator.errors import InputExistsError
 from platform_defs.simulator.goods import clicks, order_items
 from platform_defs.simulator.rows import Row, assign_kinds, simulate_arrivals
-from platform_defs.simulator.shop import NOT_CLEAN, QUARANTINED, SOURCES, Kind, Shop, ShopDay, Source, Truth
+from platform_defs.simulator.shop import NOT_CLEAN, QUARANTINED, SOURCES, ExpectedCounts, Kind, Shop, ShopDay, Source
 from platform_defs.simulator.trade import is_within, order_updates, orders, payments
 
 
@@ -78,10 +78,10 @@ def land(path: Path, text: str) -> None:
         raise InputExistsError(f"{path} already contains other input; land into an empty folder, or use another file number")
 
 
-def _truth(shop: Shop, orders: list[Row], payments: list[Row], items: list[Row], clicks: list[Row], updates: list[Row]) -> Truth:
+def _truth(shop: Shop, orders: list[Row], payments: list[Row], items: list[Row], clicks: list[Row], updates: list[Row]) -> ExpectedCounts:
     usable, paid = [row for row in payments if row.kind not in QUARANTINED], {row.order for row in payments}
     pairs = [row for row in usable if is_within(shop, row)]
-    return Truth(
+    return ExpectedCounts(
         orders=_by_kind(orders),
         payments=_by_kind(payments),
         order_items=_by_kind(items),

@@ -101,7 +101,7 @@ class Shop:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Truth:
+class ExpectedCounts:
     """The expected counts. A usable row is clean or late; duplicates are not counted.
 
     Args:
@@ -140,7 +140,7 @@ class ShopDay:
     clicks: list[str] = field(repr=False)
     order_updates: list[str] = field(repr=False)
     arrivals: dict[Source, list[int]] = field(repr=False)
-    truth: Truth
+    truth: ExpectedCounts
 
     def lines(self, source: Source, part: int, parts: int) -> list[str]:
         """The lines of a source that arrive in part `part` of `parts` equal parts of the span."""

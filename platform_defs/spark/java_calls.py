@@ -33,7 +33,7 @@ _lookups: dict[Any, Callable[[Any, str], Any]] = {kind: kind.__getattr__ for kin
 """How Py4J finds what a name means in the JVM, below a package or a class."""
 
 
-class _Waiting(deque[tuple[Any, str]]):
+class _ObjectsToDelete(deque[tuple[Any, str]]):
     """The objects in the JVM that wait to be deleted: Py4J's client, and the object's name."""
 
 
@@ -44,14 +44,14 @@ def improve_calls(gateway: Any) -> None:
         gateway: the connection to the JVM; a second call with it changes nothing.
     """
     client = gateway._gateway_client
-    if isinstance(client.finalizer_deque, _Waiting):
+    if isinstance(client.finalizer_deque, _ObjectsToDelete):
         return
     protocol.is_python_proxy = _may_be_python_proxy
     for kind, lookup in _lookups.items():
         kind.__getattr__ = _remembering(lookup)
     register_input_converter(_Lists(gateway), prepend=True)
-    register_input_converter(_Plain(), prepend=True)  # the first of all
-    client.finalizer_deque = _Waiting()  # Py4J's own thread finds nothing more in the earlier one
+    register_input_converter(_PrimitiveConverter(), prepend=True)  # the first of all
+    client.finalizer_deque = _ObjectsToDelete()  # Py4J's own thread finds nothing more in the earlier one
     Thread(target=_delete_often, args=(gateway, client.finalizer_deque), name="delete-java-objects", daemon=True).start()
 
 
@@ -91,7 +91,7 @@ def _remembering(lookup: Callable[[Any, str], Any]) -> Callable[[Any, str], Any]
     return found
 
 
-class _Plain:
+class _PrimitiveConverter:
     """Passes a text, a number or a boolean unchanged, before Py4J asks its other converters."""
 
     def can_convert(self, value: object) -> bool:
@@ -130,7 +130,7 @@ def _may_be_python_proxy(parameter: Any) -> bool:
     return not isinstance(parameter, JavaObject) and _is_python_proxy(parameter)
 
 
-def _delete_often(gateway: Any, waiting: _Waiting) -> None:
+def _delete_often(gateway: Any, waiting: _ObjectsToDelete) -> None:
     """Delete the objects that Python no longer needs, many by one call, until the connection ends."""
     with suppress(Py4JError, OSError):
         delete = _deletion(gateway)

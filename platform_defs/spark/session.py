@@ -32,7 +32,7 @@ _LOCAL = {
     # Spark allocates at least one block for each broadcast, by default 4 MB, and most broadcasts take a few KB
     "spark.broadcast.blockSize": "256k",
 }
-PINNED = {
+FIXED_OPTIONS = {
     "spark.sql.ansi.enabled": "true",
     "spark.sql.storeAssignmentPolicy": "ANSI",
     "spark.sql.caseSensitive": "false",
@@ -106,7 +106,7 @@ def spark_config(settings: Settings) -> dict[str, str]:
         ClusterError: the master is a cluster, and the lake or the input files are on this machine only.
     """
     connected = connections(settings)
-    connected.check_options(PINNED)
+    connected.check_options(FIXED_OPTIONS)
     store = store_of(settings, connected.s3)
     of_store = [str(log_store_jar())] if store else []
     jars = [*jar_paths(*connected.jar_sets, *([S3] if store else [])), *of_store, *connected.jars]
@@ -117,7 +117,7 @@ def spark_config(settings: Settings) -> dict[str, str]:
     jvm = f" -XX:+UseParallelGC{_LATE_COLLECTION}{_large_pages()}{_LATE_COMPILATION}" if local else ""
     config = (
         local_config
-        | PINNED
+        | FIXED_OPTIONS
         | {
             "spark.app.name": "tidemark",
             "spark.master": settings.spark_master,

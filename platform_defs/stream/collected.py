@@ -12,7 +12,7 @@ from platform_defs.engine.operations.publish_to_topic import Published
 
 
 @dataclass
-class Collected:
+class IntervalReports:
     """The reports of an interval."""
 
     batches: int = 0

@@ -31,13 +31,13 @@ from platform_defs.engine import Engine, LawError
 from platform_defs.engine.accounting.day_accounts import DayAccount
 from platform_defs.engine.advance.advance import Step
 from platform_defs.engine.lake.errors import LakeError
-from platform_defs.engine.ledger.ledger import Entry
-from platform_defs.engine.operations.advance_all import Failed
+from platform_defs.engine.ledger.ledger import Batch
+from platform_defs.engine.operations.advance_all import PendingRetry
 from platform_defs.engine.operations.failures import describe_error
 from platform_defs.engine.operations.publish_to_topic import Published, sum_of
 from platform_defs.orchestration.readable_tables import UNREADABLE
 from platform_defs.stream.changed_days import changed_days
-from platform_defs.stream.collected import Collected
+from platform_defs.stream.collected import IntervalReports
 from platform_defs.stream.reports import Accounts, Steps
 
 _RETRY_S = 30.0
@@ -88,9 +88,9 @@ class DagsterReports:
         self._context, self._engine, self._days, self._interval_s, self._now = context, engine, days, interval_s, now
         self._next_at, self._columns = now(), dict[str, dict[str, Any]]()
         self._waiting, self._unpublished, self._unaccounted = dict[str, bool](), dict[str, bool](), set[str]()
-        self._collected, self._events = Collected(), deque[Callable[[], None]]()
+        self._collected, self._events = IntervalReports(), deque[Callable[[], None]]()
 
-    def report_batch(self, batch: Entry) -> None:
+    def report_batch(self, batch: Batch) -> None:
         """Collect a batch; sources without rows in it are not reported."""
         self._collected.batches += 1
         for row in batch:
@@ -108,7 +108,7 @@ class DagsterReports:
         for name, accounts_of_table in accounts.items():
             self._collected.accounts[name] |= {(account.side, account.day): account for account in accounts_of_table}
 
-    def report_failure(self, asset: str, failure: Failed) -> None:
+    def report_failure(self, asset: str, failure: PendingRetry) -> None:
         """Log that a table waits, unless this was logged before."""
         self._log_failed(self._waiting, asset, "does not advance", failure)
 
@@ -117,11 +117,11 @@ class DagsterReports:
         for name, published_steps in published.items():
             self._collected.topics[name] = sum_of(self._collected.topics.get(name), published_steps)
 
-    def report_unpublished(self, asset: str, failure: Failed) -> None:
+    def report_unpublished(self, asset: str, failure: PendingRetry) -> None:
         """Log that a table is not published, unless this was logged before."""
         self._log_failed(self._unpublished, asset, "is not published to Kafka", failure)
 
-    def _log_failed(self, logged: dict[str, bool], asset: str, what_fails: str, failure: Failed) -> None:
+    def _log_failed(self, logged: dict[str, bool], asset: str, what_fails: str, failure: PendingRetry) -> None:
         if logged.get(asset) == failure.is_busy:
             return
         logged[asset] = failure.is_busy
@@ -137,7 +137,7 @@ class DagsterReports:
         self._unaccounted.add(asset)
         self._log_line("warning", f"{asset} could not be accounted for: {describe_error(error)}. The next try is after its next step")
 
-    def report_turn(self, waiting: Mapping[str, Failed], unpublished: Mapping[str, Failed]) -> None:
+    def report_turn(self, waiting: Mapping[str, PendingRetry], unpublished: Mapping[str, PendingRetry]) -> None:
         """Log the collected reports if the last time is long enough ago, and the tables that no longer wait."""
         self._log_free(self._waiting, waiting, "advancing again")
         self._log_free(self._unpublished, unpublished, "publishing to Kafka again")
@@ -149,7 +149,7 @@ class DagsterReports:
             _log.warning("the reports of the stream could not be stored; the next try is in %.0f s: %s", _RETRY_S, describe_error(error))
             self._next_at = self._now() + _RETRY_S
 
-    def _log_free(self, logged: dict[str, bool], waiting: Mapping[str, Failed], works: str) -> None:
+    def _log_free(self, logged: dict[str, bool], waiting: Mapping[str, PendingRetry], works: str) -> None:
         """Log and forget the tables that were logged as waiting and no longer wait."""
         if no_longer_waiting := sorted(logged.keys() - waiting.keys()):
             self._log_line("info", f"{', '.join(no_longer_waiting)}: {works}")
@@ -170,7 +170,7 @@ class DagsterReports:
         self._events += [partial(self._log, event) for event in topics]
         self._events += [partial(self._check, name, [*accounts.values()]) for name, accounts in collected.accounts.items()]
         self._events.append(partial(self._summarize, collected))
-        self._collected, self._next_at = Collected(), self._now() + self._interval_s
+        self._collected, self._next_at = IntervalReports(), self._now() + self._interval_s
         self._store()
 
     def _store(self) -> None:
@@ -242,7 +242,7 @@ class DagsterReports:
         for day, accounts_of_day in sorted(by_day.items(), key=lambda item: (item[0] is None, item[0] or "")):
             self._log(_evaluation(name, _law(accounts_of_day, differences), day))
 
-    def _summarize(self, collected: Collected) -> None:
+    def _summarize(self, collected: IntervalReports) -> None:
         clauses = collected.parts + ([f"waiting: {', '.join(sorted(self._waiting))}"] if self._waiting else [])
         clauses += [f"not published: {', '.join(sorted(self._unpublished))}"] if self._unpublished else []
         self._context.log.info("; ".join(clauses))

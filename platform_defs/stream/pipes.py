@@ -71,6 +71,6 @@ def log_reported(context: dg.OpExecutionContext, completed: dg.PipesClientComple
     for message in messages:
         if _EVENT in message:
             context.log_event(cast(Any, dg.deserialize_value(message[_EVENT])))
-    broken, errors = ([message[key] for message in messages if key in message] for key in (_LAW, _ERROR))
-    if broken or errors:
-        raise dg.Failure("; ".join([*broken, *errors]), allow_retries=not broken)
+    violations, errors = ([message[key] for message in messages if key in message] for key in (_LAW, _ERROR))
+    if violations or errors:
+        raise dg.Failure("; ".join([*violations, *errors]), allow_retries=not violations)

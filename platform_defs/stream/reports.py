@@ -5,8 +5,8 @@ from typing import Protocol
 
 from platform_defs.engine.accounting.day_accounts import DayAccount
 from platform_defs.engine.advance.advance import Step
-from platform_defs.engine.ledger.ledger import Entry
-from platform_defs.engine.operations.advance_all import Failed
+from platform_defs.engine.ledger.ledger import Batch
+from platform_defs.engine.operations.advance_all import PendingRetry
 from platform_defs.engine.operations.publish_to_topic import Published
 
 Steps = Mapping[str, Sequence[Step]]
@@ -18,7 +18,7 @@ Accounts = Mapping[str, Sequence[DayAccount]]
 class Reports(Protocol):
     """Receives the reports of a stream, all in the thread that runs it."""
 
-    def report_batch(self, batch: Entry) -> None:
+    def report_batch(self, batch: Batch) -> None:
         """A batch was committed to the ledger."""
         ...
 
@@ -26,7 +26,7 @@ class Reports(Protocol):
         """Tables have made steps, in some seconds."""
         ...
 
-    def report_failure(self, asset: str, failure: Failed) -> None:
+    def report_failure(self, asset: str, failure: PendingRetry) -> None:
         """A table has failed, or has another writer, and waits for its next try."""
         ...
 
@@ -42,11 +42,11 @@ class Reports(Protocol):
         """Steps of tables were published to their topics, by table."""
         ...
 
-    def report_unpublished(self, asset: str, failure: Failed) -> None:
+    def report_unpublished(self, asset: str, failure: PendingRetry) -> None:
         """A table could not be published to its topic, and waits for its next try."""
         ...
 
-    def report_turn(self, waiting: Mapping[str, Failed], unpublished: Mapping[str, Failed]) -> None:
+    def report_turn(self, waiting: Mapping[str, PendingRetry], unpublished: Mapping[str, PendingRetry]) -> None:
         """A turn has ended: a batch was ingested and the tables were advanced, or the interval has passed without a batch.
 
         Args:

@@ -16,9 +16,9 @@ from platform_defs.engine.accounting.day_accounts import DayAccount
 from platform_defs.engine.advance.advance import Step
 from platform_defs.engine.ingest.errors import UnreadError
 from platform_defs.engine.lake.interrupts import LostInterrupts
-from platform_defs.engine.ledger.ledger import Entry
+from platform_defs.engine.ledger.ledger import Batch
 from platform_defs.engine.operations.advance_all import AdvanceAll
-from platform_defs.engine.operations.law_in_turn import LawInTurn
+from platform_defs.engine.operations.law_in_turn import StreamAccounting
 from platform_defs.engine.operations.publish_all import PublishAll
 from platform_defs.engine.operations.publish_to_topic import Published
 from platform_defs.engine.operations.topic import kept_clients
@@ -71,10 +71,10 @@ class StreamRun:
             self._advance_table, {name: asset.inputs for name, asset in engine.assets.items()}, reports.report_failure
         )
         self._newest, self._interrupts = 0, LostInterrupts()
-        self._law = LawInTurn(self._account, reports.report_unaccounted)
+        self._law = StreamAccounting(self._account, reports.report_unaccounted)
         self._publish = PublishAll(self._publish_table, engine.sinks, reports.report_unpublished)
 
-    def run(self, trigger: StreamTrigger) -> list[Entry]:
+    def run(self, trigger: StreamTrigger) -> list[Batch]:
         """Run until the stream is interrupted, or until all present files are ingested.
 
         Tables that are behind are advanced first, and topics that are behind are published: an earlier stream may have ended between a
@@ -101,10 +101,10 @@ class StreamRun:
         finally:
             self._interrupts.end()
 
-    def _run(self, trigger: StreamTrigger) -> list[Entry]:
+    def _run(self, trigger: StreamTrigger) -> list[Batch]:
         clients = kept_clients(self._engine.spark, self._engine.sinks.values()) if self._engine.sinks else nullcontext()
         with clients, self._publish:
-            entries, unread_error = self._ingest(trigger)
+            batches, unread_error = self._ingest(trigger)
             self._account_and_report(self._law.account_rest)
             self._report_published(self._publish.publish_rest())
         if unread_error is not None:
@@ -113,19 +113,19 @@ class StreamRun:
             raise StreamError.behind(sorted(self._advance.failed))
         if self._publish.failed:
             raise StreamError.unpublished(sorted(self._publish.failed))
-        return [*entries]
+        return [*batches]
 
-    def _ingest(self, trigger: StreamTrigger) -> tuple[Sequence[Entry], UnreadError | None]:
+    def _ingest(self, trigger: StreamTrigger) -> tuple[Sequence[Batch], UnreadError | None]:
         """Ingest and advance until the stream ends; returns the newest batches, and the error of files that could not be read."""
         unread_error: UnreadError | None = None
         try:
-            entries = self._engine.ingest(trigger.every, self.after, self.retry, self.start)
+            batches = self._engine.ingest(trigger.every, self.after, self.retry, self.start)
         except UnreadError as error:  # all other files were ingested
-            entries, unread_error = error.entries, error
-        for batch in entries:
+            batches, unread_error = error.batches, error
+        for batch in batches:
             if batch[0].seq > self._newest:  # sources that have become idle, which are recorded last
                 self.after(batch)
-        return entries, unread_error
+        return batches, unread_error
 
     def start(self) -> None:
         """Advance the tables that are behind, and publish the topics that are. A table that cannot be read stops no other table."""
@@ -133,19 +133,19 @@ class StreamRun:
         for name in self._engine.sinks:
             with suppress(*UNREADABLE):  # its advance reports the error
                 self._publish.note_steps({name: self._engine.pending.progress(name).step})
-        self._turn(self._advance)
+        self._advance_and_report(self._advance)
 
-    def after(self, batch: Entry) -> None:
+    def after(self, batch: Batch) -> None:
         """Report a batch, and advance the tables."""
         self._newest = batch[0].seq
         self._reports.report_batch(batch)
-        self._turn(self._advance)
+        self._advance_and_report(self._advance)
 
     def retry(self) -> None:
         """Advance and publish tables whose wait after a failure has ended."""
-        self._turn(self._advance.retry)
+        self._advance_and_report(self._advance.retry)
 
-    def _turn(self, advance: Callable[[], None]) -> None:
+    def _advance_and_report(self, advance: Callable[[], None]) -> None:
         began = time.monotonic()
         try:
             advance()

@@ -19,7 +19,7 @@ from platform_defs.orchestration.stream_runs import (
     running_process,
     stream_of,
 )
-from platform_defs.orchestration.tries import Tries, hash_of_work
+from platform_defs.orchestration.tries import RequestedRuns, hash_of_work
 from platform_defs.orchestration.waiting_input import waiting_input
 from platform_defs.settings import Settings
 from platform_defs.settings.stream_trigger import StreamTrigger
@@ -77,7 +77,7 @@ def _request(instance: dg.DagsterInstance, engine: Engine, subject: str) -> dg.R
         records = [*newest_runs(instance, engine)]
     if reason := reason_not_to_stream(engine, records):
         return dg.SkipReason(reason)
-    tries = Tries(lake_identity(engine), hash_of_work(lake_identity(engine), subject), _since_healthy(records), now_s)
+    tries = RequestedRuns(lake_identity(engine), hash_of_work(lake_identity(engine), subject), _since_healthy(records), now_s)
     if tries.wait:
         outcome = "" if tries.is_success(records[0]) else f". It ended with: {reason_of_end(instance, records[0].dagster_run.run_id)}"
         return dg.SkipReason(f"{tries.wait}{outcome}")

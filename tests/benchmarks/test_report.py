@@ -94,8 +94,8 @@ def test_the_report_names_the_machine_and_its_other_load():
 
 
 def test_failed_runs_are_listed():
-    broken = {**record("join", "spark_stream", 5_000_000, 0.0), "failed": "ended with 1; its log is x\nmore"}
-    assert "- spark_stream at 5 M: ended with 1; its log is x\n" in report.join([*JOIN, broken]) + "\n"
+    failed_record = {**record("join", "spark_stream", 5_000_000, 0.0), "failed": "ended with 1; its log is x\nmore"}
+    assert "- spark_stream at 5 M: ended with 1; its log is x\n" in report.join([*JOIN, failed_record]) + "\n"
 
 
 @pytest.mark.parametrize(

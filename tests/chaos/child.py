@@ -170,20 +170,20 @@ class Child:
     def _rebuild(self, engine: Engine, action: Action) -> None:
         for asset, lost in LOST.items():
             DeltaTable(engine.lake.path(asset)).delete(lost)
-            engine.rebuild(asset, *DAYS)
+            engine.rebuild_days(asset, *DAYS)
 
     def _remake(self, engine: Engine, action: Action) -> None:
-        for _ in engine.remake(["visits"]):
+        for _ in engine.rebuild_tables(["visits"]):
             pass
 
     def _verify(self, engine: Engine, action: Action) -> None:
-        broken = [f"{asset}: {a}" for asset in ASSETS for a in engine.accounts.days(asset) if not a.holds]
+        violations = [f"{asset}: {a}" for asset in ASSETS for a in engine.accounts.days(asset) if not a.holds]
         changelog = engine.views.table(ASSETS["takings"].changelog)
         folded = fold(changelog.drop("changed_at"), key=("method",), order="step")
         table = engine.views.table("takings").select(*folded.columns)
         same = folded.exceptAll(table).isEmpty() and table.exceptAll(folded).isEmpty()
         count_differences = {key: held for asset in ASSETS for key, held in engine.accounts.count_differences(asset).items()}
-        self.send({"law": broken, "count_differences": repr(count_differences), "changelog_equal": same})
+        self.send({"law": violations, "count_differences": repr(count_differences), "changelog_equal": same})
 
 
 def main() -> None:

@@ -26,7 +26,7 @@ from platform_defs.cli import status
 from platform_defs.configured_engine import make_engine
 from platform_defs.engine import Engine
 from platform_defs.engine.formats.files import list_files
-from platform_defs.engine.formats.unreadable_files import Patience
+from platform_defs.engine.formats.unreadable_files import ReadRetries
 from platform_defs.engine.ingest.errors import UnreadError
 from platform_defs.engine.lake import small_queries
 from platform_defs.engine.lake.objects import store_at
@@ -134,7 +134,7 @@ def finish(engine: Engine, while_advancing: Callable[[], AbstractContextManager[
     with patch.object(small_queries, "SMALL_INPUT_BYTES", 0):
         complete(engine, while_advancing)
     with_retries(lambda: engine.maintain(small_files=1, retention_hours=0))
-    with_retries(lambda: [*engine.remake(["pairs", "totals"], downstream=True)])
+    with_retries(lambda: [*engine.rebuild_tables(["pairs", "totals"], downstream=True)])
 
 
 def seen(engine: Engine) -> dict[str, Any]:
@@ -144,10 +144,10 @@ def seen(engine: Engine) -> dict[str, Any]:
     law = status.recounted_status(engine, [*engine.assets])["assets"]
     recorded = {name: engine.accounts.recorded_account(name) for name in engine.assets}
     rows = {name: engine.views.table(name).agg(F.count("*"), hashed).first() or () for name in names}
-    entries = engine.ledger.entries()
-    batches = [[repr((r.seq, r.source, r.kind, r.watermark, r.accepted, r.quarantined)) for r in entry] for entry in entries]
-    pinned = engine.snapshot()
-    queried, _ = Query(pinned.lake, pinned.ledger, pinned.sources, pinned.assets)("SELECT k, n, most FROM totals ORDER BY k", 1_000)
+    ledger = engine.ledger.batches()
+    batches = [[repr((r.seq, r.source, r.kind, r.watermark, r.accepted, r.quarantined)) for r in batch] for batch in ledger]
+    snapshot = engine.snapshot()
+    queried, _ = Query(snapshot.lake, snapshot.ledger, snapshot.sources, snapshot.assets)("SELECT k, n, most FROM totals ORDER BY k", 1_000)
     return {
         "rows": {name: [str(value) for value in of_table] for name, of_table in rows.items()},
         "ledger": batches,
@@ -188,7 +188,7 @@ def log_store(engine: Engine) -> list[str]:
 
 def refused_by_the_store(engine: Engine) -> list[str]:
     """Ingest a file for which Spark has no permission; returns the error, and how many more rows are in quarantine."""
-    batches = replace(engine.ingestion.batches, patience=lambda: Patience((0.1, 0.1)))
+    batches = replace(engine.ingestion.batches, retries=lambda: ReadRetries((0.1, 0.1)))
     engine.ingestion.__dict__["batches"] = batches  # waits shorter than the product's, and as many
     before = engine.ledger.totals("l")["quarantined"]
     obstore.put(store_at(engine.folders["l"], engine.lake.storage_options), "new.jsonl", (Event("z", 1, 9 * HOUR).line + "\n").encode())

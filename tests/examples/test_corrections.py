@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 
 from assets.pipeline import Pipeline
 from examples.corrections.pipeline import pipeline, returns, rides
-from platform_defs.engine.ingest.alignment import Ahead
+from platform_defs.engine.ingest.alignment import SourceAhead
 from platform_defs.testing import Sandbox
 from tests.support.clock import Clock
 from tests.support.sandbox_rows import rows_of_tables
@@ -150,5 +150,5 @@ def test_a_source_that_is_ahead_waits(spark: SparkSession, tmp_path: Path) -> No
     sandbox.land("returns", "1.csv", RETURNS.replace("2026-03-01", "2026-02-28"))
     sandbox.engine.ingest()
     sandbox.land("rides", "2.csv", RIDES)
-    assert sandbox.engine.ingestion.ahead == {"rides": Ahead("returns", (21 * 60 + 30) * MINUTE)}
+    assert sandbox.engine.ingestion.ahead == {"rides": SourceAhead("returns", (21 * 60 + 30) * MINUTE)}
     assert sandbox.engine.ingest() == [], "the second file of rides is not read"

@@ -53,8 +53,8 @@ def _ingested(make_engine: MakeEngine, joins: dict[str, dict[str, Any]], arrival
             engine.advance(name)
 
     numbers = count(1)
-    entries = engine.ingest(on_entry=lambda _: advance() if next(numbers) < files else None)
-    assert len(entries) == files
+    batches = engine.ingest(on_batch=lambda _: advance() if next(numbers) < files else None)
+    assert len(batches) == files
     engine.drain()
     advance()
     return engine

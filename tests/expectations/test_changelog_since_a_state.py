@@ -79,7 +79,7 @@ def test_a_row_that_the_table_loses_is_found_until_it_is_back(engine: Engine, in
     _spoil(engine, "sums", predicate)
     assert _check(engine, instance) == (False, 1)
     assert _check(engine, instance) == (False, 1)
-    engine.rebuild("sums")
+    engine.rebuild_days("sums")
     assert _check(engine, instance)[0]
 
 

@@ -15,7 +15,7 @@ from great_expectations.expectations.row_conditions import Column
 from pyspark.sql.types import DoubleType, IntegerType, MapType, StringType, StructField, StructType, TimestampType
 
 from expectations import table_suites
-from expectations.counting import Counting, column_types, counting
+from expectations.counting import CountConditions, column_types, counting
 from platform_defs.settings import Settings
 from platform_defs.shop import shop
 
@@ -42,9 +42,9 @@ def test_only_plain_columns_are_named_in_conditions() -> None:
 def test_an_expectation_is_counted_by_three_conditions() -> None:
     between = BETWEEN(column="n", min_value=1, max_value=3, strict_max=True, mostly=0.5, row_condition=Column("s").is_null())
     rows, base = "`s` IS NULL", "`s` IS NULL AND `n` IS NOT NULL"
-    assert counting(between, TYPES) == Counting(rows, base, f"{base} AND NOT (`n` >= 1.0D AND `n` < 3.0D)", mostly=0.5)
+    assert counting(between, TYPES) == CountConditions(rows, base, f"{base} AND NOT (`n` >= 1.0D AND `n` < 3.0D)", mostly=0.5)
     compound = COMPOUND(column_list=["t", "n"], ignore_row_if="any_value_is_missing")
-    assert counting(compound, TYPES) == Counting("true", *["NOT (`n` IS NULL OR `t` IS NULL)"] * 2, key=("n", "t"))
+    assert counting(compound, TYPES) == CountConditions("true", *["NOT (`n` IS NULL OR `t` IS NULL)"] * 2, key=("n", "t"))
 
 
 def test_every_expectation_of_the_shop_is_counted() -> None:

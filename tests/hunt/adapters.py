@@ -26,7 +26,7 @@ from platform_defs.engine.engine import Engine
 from platform_defs.engine.faults import point
 from platform_defs.engine.formats.files import File, FileRecords
 from platform_defs.engine.ingest.event_time_spread import is_uneven
-from platform_defs.engine.ingest.ingest import Ingest, IngestError, _Done
+from platform_defs.engine.ingest.ingest import Ingest, IngestError, _SourceResult
 from platform_defs.engine.ingest.ingestion import Ingestion
 from platform_defs.engine.ingest.pending_files import Pending
 from platform_defs.engine.ingest.stream import Stream
@@ -36,8 +36,8 @@ from platform_defs.engine.inputs.reader import EVER, Reading, Span
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.ledger import watermarks
 from platform_defs.engine.ledger.errors import LedgerError
-from platform_defs.engine.ledger.ledger import TABLE, Ledger, SourceEntry
-from platform_defs.engine.ledger.open_batch import Batch
+from platform_defs.engine.ledger.ledger import TABLE, Ledger, SourceBatch
+from platform_defs.engine.ledger.open_batch import OpenBatch
 from platform_defs.engine.ledger.rows import table_of
 from platform_defs.engine.ledger.snapshot import last_with_rows
 from platform_defs.engine.ledger.store import Version as LedgerVersion
@@ -100,13 +100,13 @@ class SimLedgerStore:
 
     def append(self, rows: pa.Table) -> None:
         part = Part.of(rows)
-        self.lake.append_small([LedgerRow(entry, part) for entry in part.rows], TABLE, expected=self._seen)
+        self.lake.append_small([LedgerRow(source_batch, part) for source_batch in part.rows], TABLE, expected=self._seen)
 
     def replace(self, rows: pa.Table, upto: int) -> None:
         assert self._seen is not None
-        seen, held = self._seen, [row for row in self._seen.seen.rows if row.entry.seq > upto]
-        part = Part.of(pa.concat_tables([rows, table_of([(row.entry,) for row in held])]))
-        replaced = tuple(LedgerRow(entry, part) for entry in part.rows)
+        seen, held = self._seen, [row for row in self._seen.seen.rows if row.source_batch.seq > upto]
+        part = Part.of(pa.concat_tables([rows, table_of([(row.source_batch,) for row in held])]))
+        replaced = tuple(LedgerRow(source_batch, part) for source_batch in part.rows)
         try:
             self.lake.commit(TABLE, lambda _: replaced, {}, written=rows.num_rows, seen=seen.version())
         except Conflict as conflict:
@@ -158,11 +158,11 @@ class SimIngest(Ingest):
 
     lake: SimLake
 
-    def _in_parallel(self, work: Callable[[str], _Done], names: Sequence[str]) -> list[_Done]:
+    def _in_parallel(self, work: Callable[[str], _SourceResult], names: Sequence[str]) -> list[_SourceResult]:
         return [work(name) for name in names]
 
-    def _ingest_source(self, batch: Batch, contract: SourceContract, files: Sequence[File], last: SourceEntry | None) -> _Done:
-        return _Done(self._ingest_once(batch, contract, files, last), [])
+    def _ingest_source(self, batch: OpenBatch, contract: SourceContract, files: Sequence[File], last: SourceBatch | None) -> _SourceResult:
+        return _SourceResult(self._ingest_once(batch, contract, files, last), [])
 
     def _computed_once(self, contract: SourceContract, files: Sequence[File], now: int) -> tuple[Any, dict[str, Any]]:
         validated = self.lake.process.call(lambda _: Validated(_validated_rows(self.lake, contract, files, self.ledger.wall_clock())))
@@ -193,7 +193,14 @@ class SimIngest(Ingest):
         return repeated or None
 
     def _write(
-        self, validated: Any, repeated: Any, contract: SourceContract, counts: Any, batch: Batch, attempt: dict[str, Any], has_offsets: bool
+        self,
+        validated: Any,
+        repeated: Any,
+        contract: SourceContract,
+        counts: Any,
+        batch: OpenBatch,
+        attempt: dict[str, Any],
+        has_offsets: bool,
     ) -> int:
         seq, duplicates = batch.seq, repeated or set()
         log = [(seq, arrival, e.t, e.k, e.uid) for arrival, e, reason, _ in validated.rows if reason is None and arrival not in duplicates]

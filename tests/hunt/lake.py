@@ -231,7 +231,7 @@ class SimLake(SimTables):
         yield
 
     @contextmanager
-    def _holding_lock(self, name: str, purpose: Purpose, patience_s: float | None = None, *, may_ask: bool = True) -> Iterator[None]:
+    def _holding_lock(self, name: str, purpose: Purpose, patience_s: float | None = None, *, may_request: bool = True) -> Iterator[None]:
         locks, key = self.store.locks, f"{self.process.spelling}:{name}"
         owner: Process | None = locks.get(key)
         if owner is not None:

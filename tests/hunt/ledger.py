@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from platform_defs.engine.ledger.rows import SourceEntry, as_ints, entries_of
+from platform_defs.engine.ledger.rows import SourceBatch, as_ints, batches_of
 
 
 @dataclass(frozen=True, eq=False)
@@ -13,14 +13,14 @@ class Part:
     """The rows of one commit."""
 
     ints: pa.Table
-    rows: tuple[SourceEntry, ...]
+    rows: tuple[SourceBatch, ...]
     first: int
     last: int
 
     @classmethod
     def of(cls, table: pa.Table) -> "Part":
         ints = as_ints(table)
-        rows = tuple(row for entry in entries_of(ints) for row in entry)
+        rows = tuple(row for source_batch in batches_of(ints) for row in source_batch)
         return cls(ints, rows, rows[0].seq, rows[-1].seq)
 
 
@@ -28,7 +28,7 @@ class Part:
 class LedgerRow:
     """A ledger row, and the part that contains it."""
 
-    entry: SourceEntry
+    source_batch: SourceBatch
     part: Part
 
 

@@ -6,9 +6,9 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from platform_defs.engine.inputs.identity import identity_of
-from platform_defs.engine.ledger.ledger import SourceEntry
+from platform_defs.engine.ledger.ledger import SourceBatch
 from tests.hunt.operators import SimAsOf
-from tests.hunt.store import Event, Landed, Row, Store
+from tests.hunt.store import Event, LandedFile, Row, Store
 from tests.hunt.world import CONTRACTS, RECIPES, Finding
 from tests.support.small_sources import DAY, HOUR, MINUTE
 
@@ -47,14 +47,14 @@ class ExpectedLake:
 
     store: Store
     contents: dict[tuple[str, str], tuple[Event, ...]] = field(default_factory=dict)
-    _rows: tuple[SourceEntry, ...] = ()
-    _entries: list[list[SourceEntry]] = field(default_factory=list)
+    _rows: tuple[SourceBatch, ...] = ()
+    _batches: list[list[SourceBatch]] = field(default_factory=list)
     _sources: dict[str, _Source] = field(default_factory=dict)
     _checked: dict[str, Any] = field(default_factory=dict)
     _steady: bool = True
     """Whether the clock has never been set back."""
 
-    def landed(self, file: Landed) -> None:
+    def landed(self, file: LandedFile) -> None:
         self.contents[file.source, file.name] = file.events
 
     def read_ledger(self) -> None:
@@ -63,24 +63,24 @@ class ExpectedLake:
         version = None if held is None else held.newest
         if version is self._checked.get("ledger"):
             return
-        rows: tuple[SourceEntry, ...] = () if version is None else tuple(row.entry for row in version.rows)
+        rows: tuple[SourceBatch, ...] = () if version is None else tuple(row.source_batch for row in version.rows)
         if len(rows) < len(self._rows) or (self._rows and rows[len(self._rows) - 1] is not self._rows[-1]):
-            self._rows, self._entries, self._sources, self._checked = (), [], {}, {}
+            self._rows, self._batches, self._sources, self._checked = (), [], {}, {}
         if len(rows) > len(self._rows):
             self._extend(rows[len(self._rows) :])
             self._rows = rows
         self._checked["ledger"] = version
 
-    def _extend(self, new: Iterable[SourceEntry]) -> None:
-        by_seq: dict[int, list[SourceEntry]] = {}
-        for entry in new:
-            by_seq.setdefault(entry.seq, []).append(entry)
+    def _extend(self, new: Iterable[SourceBatch]) -> None:
+        by_seq: dict[int, list[SourceBatch]] = {}
+        for source_batch in new:
+            by_seq.setdefault(source_batch.seq, []).append(source_batch)
         for seq, batch in sorted(by_seq.items()):
-            if seq != len(self._entries) + 1:
-                raise Finding("ledger order", f"batch {seq} follows batch {len(self._entries)}")
-            self._entries.append(batch)
-            for entry in batch:
-                self._apply(entry, self._source(entry.source))
+            if seq != len(self._batches) + 1:
+                raise Finding("ledger order", f"batch {seq} follows batch {len(self._batches)}")
+            self._batches.append(batch)
+            for source_batch in batch:
+                self._apply(source_batch, self._source(source_batch.source))
             for source in CONTRACTS:
                 of = self._source(source)
                 of.watermarks.append(of.watermark)
@@ -88,82 +88,82 @@ class ExpectedLake:
 
     def _source(self, name: str) -> _Source:
         if name not in self._sources:
-            earlier = len(self._entries) - 1 if self._entries else 0
+            earlier = len(self._batches) - 1 if self._batches else 0
             self._sources[name] = _Source(watermarks=[None] * (earlier + 1), idle=[False] * (earlier + 1))
         return self._sources[name]
 
     @property
     def head(self) -> int:
-        return len(self._entries)
+        return len(self._batches)
 
-    def _apply(self, entry: SourceEntry, of: _Source) -> None:
-        good, counts = self._read(entry, of)
-        recorded = Counter(read=entry.rows_read, accepted=entry.accepted, duplicate=entry.duplicate, quarantined=entry.quarantined)
+    def _apply(self, batch: SourceBatch, of: _Source) -> None:
+        good, counts = self._read(batch, of)
+        recorded = Counter(read=batch.rows_read, accepted=batch.accepted, duplicate=batch.duplicate, quarantined=batch.quarantined)
         if recorded != counts:
-            raise Finding("ledger counts", f"{entry.source}, batch {entry.seq}: it records {dict(+recorded)}, not {dict(+counts)}")
+            raise Finding("ledger counts", f"{batch.source}, batch {batch.seq}: it records {dict(+recorded)}, not {dict(+counts)}")
         bounded = max((e.t for e in good), default=None)
         if bounded is not None:
             of.newest = bounded if of.newest is None else max(of.newest, bounded)
             of.watermark = bounded - BOUND - 1 if of.watermark is None else max(of.watermark, bounded - BOUND - 1)
-        if entry.kind in ("watermark", "drain") and entry.watermark is not None:
-            of.watermark = entry.watermark if of.watermark is None else max(of.watermark, entry.watermark)
-        if (entry.watermark, entry.max_event_time) != (of.watermark, of.newest):
-            raise Finding("ledger watermark", f"{entry} should have {of.watermark}, {of.newest}")
-        self._steady &= entry.clock is None
-        silent = entry.ingested_at - self._active_at(of)
-        if self._steady and entry.idle and not of.is_idle and silent <= TIMEOUT:
-            raise Finding("falsely idle", f"{entry.source} fell idle at batch {entry.seq}, {silent} ms after its rows")
-        if entry.rows_read or entry.kind in ("watermark", "drain"):
-            of.active_at = entry.ingested_at
-        of.is_idle = entry.idle
+        if batch.kind in ("watermark", "drain") and batch.watermark is not None:
+            of.watermark = batch.watermark if of.watermark is None else max(of.watermark, batch.watermark)
+        if (batch.watermark, batch.max_event_time) != (of.watermark, of.newest):
+            raise Finding("ledger watermark", f"{batch} should have {of.watermark}, {of.newest}")
+        self._steady &= batch.clock is None
+        silent = batch.ingested_at - self._active_at(of)
+        if self._steady and batch.idle and not of.is_idle and silent <= TIMEOUT:
+            raise Finding("falsely idle", f"{batch.source} fell idle at batch {batch.seq}, {silent} ms after its rows")
+        if batch.rows_read or batch.kind in ("watermark", "drain"):
+            of.active_at = batch.ingested_at
+        of.is_idle = batch.idle
 
     def _active_at(self, of: _Source) -> int:
-        return self._entries[0][0].ingested_at if of.active_at is None else of.active_at
+        return self._batches[0][0].ingested_at if of.active_at is None else of.active_at
 
-    def _read(self, entry: SourceEntry, of: _Source) -> tuple[list[Event], Counter[str]]:
+    def _read(self, batch: SourceBatch, of: _Source) -> tuple[list[Event], Counter[str]]:
         """The valid events of a batch's files, and its counts; adds accepted and rejected rows to the source."""
         good, counts = list[Event](), Counter[str]()
-        ahead = self._ahead(entry)
-        files = sorted((int(m), path, rest) for path, m, *rest in (offset.split("|") for offset in entry.offsets))
+        ahead = self._ahead(batch)
+        files = sorted((int(m), path, rest) for path, m, *rest in (offset.split("|") for offset in batch.offsets))
         for rank, (_, path, rest) in enumerate(files):
             name = path.rsplit("/", 1)[-1]
             if rest[1:]:
                 if name not in of.read:
                     raise Finding(
-                        "file quarantined", f"{entry.source}/{name} was quarantined at batch {entry.seq}, and its rows were never read"
+                        "file quarantined", f"{batch.source}/{name} was quarantined at batch {batch.seq}, and its rows were never read"
                     )
                 counts.update(read=1, quarantined=1)
-                of.rejects.append((entry.seq, rank << POSITION_BITS))
+                of.rejects.append((batch.seq, rank << POSITION_BITS))
                 continue
             if name in of.read:
-                raise Finding("file read twice", f"{entry.source}/{name} is read again at batch {entry.seq}")
+                raise Finding("file read twice", f"{batch.source}/{name} is read again at batch {batch.seq}")
             of.read.add(name)
-            for n, event in enumerate(self.contents[entry.source, name]):
+            for n, event in enumerate(self.contents[batch.source, name]):
                 counts["read"] += 1
                 if event.is_bad or id(event) in ahead:
                     counts["quarantined"] += 1
-                    of.rejects.append((entry.seq, (rank << POSITION_BITS) + n))
+                    of.rejects.append((batch.seq, (rank << POSITION_BITS) + n))
                     continue
                 good.append(event)
-                if entry.source == "a" and any(row[4] == event.uid and abs(row[2] - event.t) <= HORIZON for row in of.accepted):
+                if batch.source == "a" and any(row[4] == event.uid and abs(row[2] - event.t) <= HORIZON for row in of.accepted):
                     counts["duplicate"] += 1
                     continue
                 counts["accepted"] += 1
-                of.accepted.append((entry.seq, (rank << POSITION_BITS) + n, event.t, event.k, event.uid))
+                of.accepted.append((batch.seq, (rank << POSITION_BITS) + n, event.t, event.k, event.uid))
         return good, counts
 
-    def _ahead(self, entry: SourceEntry) -> set[int]:
+    def _ahead(self, batch: SourceBatch) -> set[int]:
         """The ids of the events that were too far in the future. The ledger has their number, but not always the clock that decided."""
-        read = [offset.split("|") for offset in entry.offsets]
-        events = [e for path, *rest in read if not rest[2:] for e in self.contents[entry.source, path.rsplit("/", 1)[-1]]]
+        read = [offset.split("|") for offset in batch.offsets]
+        events = [e for path, *rest in read if not rest[2:] for e in self.contents[batch.source, path.rsplit("/", 1)[-1]]]
         bad = sum(e.is_bad for e in events) + sum(len(rest) > 2 for _, *rest in read)
         good = sorted((e for e in events if not e.is_bad), key=lambda e: e.t, reverse=True)
-        newest = good[: max(0, entry.quarantined - bad)]
-        clock = entry.ingested_at if entry.clock is None else entry.clock
-        before = self._entries[-2][0].ingested_at if len(self._entries) > 1 else None
-        is_recorded = entry.clock is not None or before is None or clock > before + 1  # a clock behind the first batch's is not recorded
+        newest = good[: max(0, batch.quarantined - bad)]
+        clock = batch.ingested_at if batch.clock is None else batch.clock
+        before = self._batches[-2][0].ingested_at if len(self._batches) > 1 else None
+        is_recorded = batch.clock is not None or before is None or clock > before + 1  # a clock behind the first batch's is not recorded
         if is_recorded and newest and newest[-1].t <= clock + SKEW - SLACK:
-            raise Finding("quarantined without a reason", f"{newest[-1]} at batch {entry.seq}, {clock} by the clock")
+            raise Finding("quarantined without a reason", f"{newest[-1]} at batch {batch.seq}, {clock} by the clock")
         return {id(e) for e in newest}
 
     def check_logs(self) -> None:

@@ -72,11 +72,11 @@ def accounts_read_without_a_snapshot(patch: pytest.MonkeyPatch) -> None:
 
 def run_keys_do_not_name_the_previous_run(patch: pytest.MonkeyPatch) -> None:
     """A run key names the work, and not the previous run."""
-    patch.setattr(tries.Tries, "key", property(lambda self: self.work))
+    patch.setattr(tries.RequestedRuns, "key", property(lambda self: self.work))
 
 
 def uncommitted_rows_are_removed_without_a_fence(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(batch.Batch, "fence", lambda self: None)
+    patch.setattr(batch.OpenBatch, "fence", lambda self: None)
 
 
 def rows_are_taken_over_without_a_commit(patch: pytest.MonkeyPatch) -> None:
@@ -84,7 +84,7 @@ def rows_are_taken_over_without_a_commit(patch: pytest.MonkeyPatch) -> None:
 
 
 def batches_commit_on_any_ledger_version(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(batch.Batch, "commit", lambda self, entries: self.ledger.commit(entries))
+    patch.setattr(batch.OpenBatch, "commit", lambda self, batches: self.ledger.commit(batches))
 
 
 def recreated_inputs_are_not_detected(patch: pytest.MonkeyPatch) -> None:

@@ -169,7 +169,7 @@ class Simulation:
         """Follow the advice of a `ProgressError`: recompute the table and its downstream tables."""
         if outcome.startswith("ProgressError"):
             name = label.split()[1]
-            self.world.run(0, lambda engine: list(engine.remake([name], downstream=True)))
+            self.world.run(0, lambda engine: list(engine.rebuild_tables([name], downstream=True)))
 
 
 def simulate(history: History, make: Callable[..., SimEngine] = SimEngine) -> Finding | None:

@@ -69,7 +69,7 @@ class Event:
 
 
 @dataclass(frozen=True, slots=True)
-class Landed:
+class LandedFile:
     """An input file."""
 
     source: str
@@ -88,7 +88,7 @@ class Store:
     """The state that outlives processes."""
 
     tables: dict[str, Table] = field(default_factory=dict)
-    landing: dict[tuple[str, str], Landed] = field(default_factory=dict)
+    landing: dict[tuple[str, str], LandedFile] = field(default_factory=dict)
     locks: dict[str, Any] = field(default_factory=dict)
     home: str = "s3a://lake"
     made: int = 0
@@ -174,7 +174,7 @@ class Store:
         """The newest batch of a source that was ever committed to the ledger, also if the ledger has lost it; 0 for none."""
         versions = self.tables["ledger"].versions if "ledger" in self.tables else []
         versions = [*versions, *[lost.commit for table, lost in self.lost.items() if table == "ledger"]]
-        return max((row.entry.seq for version in versions for row in version.rows if row.entry.source == source), default=0)
+        return max((row.source_batch.seq for version in versions for row in version.rows if row.source_batch.source == source), default=0)
 
     def restore(self) -> list[str]:
         """Restore the lost commits; returns the tables that were written after the loss, and cannot be restored."""
@@ -190,7 +190,7 @@ class Store:
         self.lost.clear()
         return overwritten
 
-    def land(self, file: Landed) -> None:
+    def land(self, file: LandedFile) -> None:
         """Put a file into the landing folder."""
         self.landing[file.source, file.name] = file
 

@@ -14,7 +14,7 @@ from platform_defs.engine.advance.advance import Advance, Step
 from platform_defs.engine.inputs.identity import identity_of
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.ledger.summarize import summary_of
-from tests.engine.entries import source_entry
+from tests.engine.entries import source_batch
 from tests.hunt import history, model, world
 from tests.hunt.adapters import SimLedger, SimLedgerStore
 from tests.hunt.history import generate
@@ -145,7 +145,7 @@ def test_a_summary_replaces_batches_of_the_ledger_in_memory_as_in_a_table() -> N
     store = Store()
     lake = SimLake(store.home, store=store, process=Process(1))
     ledger = SimLedger(lake, lambda: 50, SimLedgerStore(lake))
-    ledger.commit([(source_entry("l", n, watermark=n, accepted=1, rows_read=1), source_entry("r", n)) for n in range(1, 7)])
+    ledger.commit([(source_batch("l", n, watermark=n, accepted=1, rows_read=1), source_batch("r", n)) for n in range(1, 7)])
     seen = ledger.version
     ledger.summarize(seen, summary_of(ledger, 4, {}))
     assert (ledger.head, ledger.history.summarized, ledger.totals("l")["accepted"]) == (6, 4, 6)

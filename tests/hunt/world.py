@@ -15,7 +15,7 @@ from tests.hunt.daemon import Daemon
 from tests.hunt.lake import SimLake
 from tests.hunt.operators import SimCount, SimJoin
 from tests.hunt.process import Fault, PausableThread, Process, StoreFault
-from tests.hunt.store import Landed, Store
+from tests.hunt.store import LandedFile, Store
 from tests.support.clock import Clock
 from tests.support.kills import Killed
 from tests.support.small_sources import HOUR, MINUTE, ROW, START
@@ -238,7 +238,7 @@ class World:
 
     def _land(self, action: Action) -> None:
         source, name, events = action.args
-        self.store.land(Landed(source, name, self.clock(), 10 * len(events), events))
+        self.store.land(LandedFile(source, name, self.clock(), 10 * len(events), events))
 
     def _touch(self, action: Action) -> None:
         source, name = action.args
@@ -272,20 +272,20 @@ class World:
 
     def _rebuild(self, action: Action) -> None:
         asset, first, last = action.args
-        self.run(action.who, lambda engine: asset in engine.assets and engine.rebuild(asset, first, last), action.faults)
+        self.run(action.who, lambda engine: asset in engine.assets and engine.rebuild_days(asset, first, last), action.faults)
 
     def _remake(self, action: Action) -> None:
         asset = action.args[0]
-        self.run(action.who, lambda engine: asset in engine.assets and list(engine.remake([asset], downstream=True)), action.faults)
+        self.run(action.who, lambda engine: asset in engine.assets and list(engine.rebuild_tables([asset], downstream=True)), action.faults)
 
     def _account(self, action: Action) -> None:
         asset = action.args[0]
         self.run(action.who, lambda engine: asset in engine.assets and self.check_law(engine, asset), action.faults)
 
     def check_law(self, engine: SimEngine, asset: str) -> None:
-        broken = [account for account in engine.accounts.days(asset) if not account.holds]
-        if broken and not self.store.lost:
-            raise Finding(f"law broken for {asset}", "; ".join(map(str, broken[:3])))
+        violations = [account for account in engine.accounts.days(asset) if not account.holds]
+        if violations and not self.store.lost:
+            raise Finding(f"law broken for {asset}", "; ".join(map(str, violations[:3])))
 
     def _maintain(self, action: Action) -> None:
         self.run(action.who, lambda engine: engine.maintain(), action.faults)

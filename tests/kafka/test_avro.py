@@ -134,8 +134,8 @@ def test_a_file_whose_schema_is_a_union_has_no_rows(lakes: Lakes, kafka: Kafka):
     topic = new_topic(kafka, 1)
     send(kafka, topic, [b"\2" + _encoded(V1, LEFT[1])])
     engine = lakes.engine([source("l")], l={"options": {"subscribe": topic}, "avro": Avro(schema=json.dumps(["null", V1]))})
-    [[entry]] = engine.ingest()
-    assert (entry.accepted, entry.quarantined) == (0, 1)
+    [[of_l]] = engine.ingest()
+    assert (of_l.accepted, of_l.quarantined) == (0, 1)
     assert rows(engine, "quarantine/l", "reason") == [("malformed: the Avro schema is no record",)]
 
 
@@ -180,6 +180,6 @@ def test_avro_values_of_one_schema_are_read(lakes: Lakes, kafka: Kafka):
     topic = new_topic(kafka, 1)
     send(kafka, topic, [_encoded(V2, LEFT[1], v=None), b"", _encoded(V2, LEFT[2], v="2")])
     engine = lakes.engine([source("l")], l={"options": {"subscribe": topic}, "avro": Avro(schema=json.dumps(V2))})
-    [[entry]] = engine.ingest()
-    assert (entry.accepted, entry.quarantined) == (2, 1)
+    [[of_l]] = engine.ingest()
+    assert (of_l.accepted, of_l.quarantined) == (2, 1)
     assert {value for (value,) in {tuple(r) for r in engine.lake.read(engine.spark, "events/l").select("v").collect()}} == {None, 2}

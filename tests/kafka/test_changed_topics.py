@@ -104,7 +104,7 @@ def test_a_refused_topic_is_a_failure_of_its_source_and_the_other_sources_go_on(
     engine = lakes.engine([source("l"), source("r")], **of)
     with pytest.raises(UnreadError, match=r"deleted and created again.* All other input was ingested$") as raised:
         engine.ingest()
-    assert [s.accepted for entry in raised.value.entries for s in entry if s.source == "r"] == [3]
+    assert [s.accepted for batch in raised.value.batches for s in batch if s.source == "r"] == [3]
     assert accepted(engine, "r") == [0, 1, 2]
 
     send(kafka, other, lines(RIGHT[3:4]))

@@ -17,7 +17,7 @@ from benchmarks.live.processes import until
 from benchmarks.live.quiet import QuietReports
 from benchmarks.live.soak import Soak, run
 from benchmarks.live.world import World, streaming
-from platform_defs.engine.operations.advance_all import Failed
+from platform_defs.engine.operations.advance_all import PendingRetry
 from platform_defs.settings.stream_trigger import StreamTrigger
 from platform_defs.stream.run import StreamRun
 from tests.support.kafka import Kafka
@@ -37,7 +37,7 @@ class _UntilEnded(QuietReports):
     def __init__(self, is_ended: Callable[[], bool]) -> None:
         self._is_ended = is_ended
 
-    def report_turn(self, waiting: Mapping[str, Failed], unpublished: Mapping[str, Failed]) -> None:
+    def report_turn(self, waiting: Mapping[str, PendingRetry], unpublished: Mapping[str, PendingRetry]) -> None:
         if self._is_ended():
             raise _Ended
 

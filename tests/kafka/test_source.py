@@ -64,8 +64,8 @@ def test_a_record_that_cannot_be_parsed_is_quarantined_with_its_position_and_can
     topic = new_topic(kafka, 2)
     send(kafka, topic, [LEFT[0].line, "not json", b"\xff\xfe", None, '{"k": "a", "v": "x", "ts": null}'], partition=lambda _: 1)
     engine = lakes.engine([source("l")], l={"options": {"subscribe": topic}})
-    [[entry]] = engine.ingest()
-    assert (entry.rows_read, entry.accepted, entry.quarantined) == (5, 1, 4)
+    [[of_l]] = engine.ingest()
+    assert (of_l.rows_read, of_l.accepted, of_l.quarantined) == (5, 1, 4)
     rejected = rows(engine, "quarantine/l", "offset", "reason", "raw", "path")
     assert [(offset, reason) for offset, reason, _, _ in rejected] == [
         (1, "malformed: not a JSON object"),
@@ -76,8 +76,8 @@ def test_a_record_that_cannot_be_parsed_is_quarantined_with_its_position_and_can
     assert all(path.startswith(f"kafka:{topic}/1@") for *_, path in rejected)
     [released] = engine.ingestion.quarantine.release("l", ["malformed: not a JSON"])
     assert released.rows == 1
-    [[entry]] = engine.ingest()
-    assert (entry.rows_read, entry.quarantined) == (1, 1), "the released row is read from its file, and is as wrong as before"
+    [[of_l]] = engine.ingest()
+    assert (of_l.rows_read, of_l.quarantined) == (1, 1), "the released row is read from its file, and is as wrong as before"
 
 
 def test_released_records_keep_their_parts_their_line_breaks_and_their_bytes(lakes: Lakes, kafka: Kafka):
@@ -92,16 +92,16 @@ def test_released_records_keep_their_parts_their_line_breaks_and_their_bytes(lak
     columns = {"key": "key", "trace": "headers.trace", "other": "headers.x", "sent": "timestamp", "at": "offset"}
     of = {"l": {"options": {"subscribe": topic}, "columns": columns}}
     engine = lakes.engine([contract], **of)
-    assert [entry.quarantined for [entry] in engine.ingest()] == [4]
+    assert [of_l.quarantined for [of_l] in engine.ingest()] == [4]
     before = rows(engine, "quarantine/l", "reason", "raw", "record")
     corrected = lakes.engine([replace(contract, rules=())], **of)
     [released] = corrected.ingestion.quarantine.release("l")
     assert released.rows == 4
-    [[entry]] = corrected.ingest()
-    assert (entry.rows_read, entry.accepted, entry.quarantined) == (4, 1, 3)
+    [[of_l]] = corrected.ingest()
+    assert (of_l.rows_read, of_l.accepted, of_l.quarantined) == (4, 1, 3)
     [row] = corrected.lake.read(corrected.spark, "events/l").withColumn("ms", F.unix_millis("sent")).collect()
     assert (row.v, row.key, row.trace, row.other, row.ms, row["at"]) == (1, "the key", "t2", None, 1_772_000_000_123, 0)
-    again = [row[1:] for row in rows(corrected, "quarantine/l", "seq", "reason", "raw", "record") if row[0] == entry.seq]
+    again = [row[1:] for row in rows(corrected, "quarantine/l", "seq", "reason", "raw", "record") if row[0] == of_l.seq]
     assert again == [row for row in before if not row[0].startswith("rule")]
 
 

@@ -19,7 +19,7 @@ from platform_defs.engine.operations.topic import CHANGE, STEP
 from platform_defs.settings.stream_trigger import StreamTrigger
 from platform_defs.stream.run import StreamError, StreamRun
 from tests.conftest import MakeEngine
-from tests.engine.entries import source_entry
+from tests.engine.entries import source_batch
 from tests.platform_defs.stream.recorder import Recorder
 from tests.support.kafka import Kafka, Record
 from tests.support.small_sources import MINUTE, Event, land, replay, source
@@ -60,7 +60,7 @@ def _keys(records: list[Record]) -> list[tuple[Any, ...]]:
 
 def _after(stream: StreamRun, engine: Engine, reports: Recorder, done: Callable[[], bool]) -> None:
     """Report a batch to a stream, and take its quiet turns until something is true."""
-    stream.after((source_entry("l", engine.ledger.head),))
+    stream.after((source_batch("l", engine.ledger.head),))
     end = time.monotonic() + WAIT_S
     while not done():
         assert time.monotonic() < end, reports.made

@@ -58,10 +58,10 @@ def test_a_lake_of_an_earlier_version_continues_to_work(engine: Engine, tmp_path
     wanted = _tables(fresh)
     assert _tables(engine) == wanted, "what this version has added, and what the earlier one had written"
     for name in engine.assets:
-        done = engine.rebuild(name, day_of(START), day_of(START + 2 * DAY))
+        done = engine.rebuild_days(name, day_of(START), day_of(START + 2 * DAY))
         assert (done.missing, done.extra) == (0, 0)
     assert _violations(engine, [*REMADE, "top", "best"]) == [], "tables that are made anew next, and so are not checked at the end"
-    assert {name for name, _ in engine.remake(REMADE, downstream=True)} == {*REMADE, "top", "best"}
+    assert {name for name, _ in engine.rebuild_tables(REMADE, downstream=True)} == {*REMADE, "top", "best"}
     assert _tables(engine) == wanted
     engine.maintain(small_files=2)
     assert _violations(engine, engine.assets) == []

@@ -186,7 +186,7 @@ def test_a_wrong_version_breaks_the_law_and_a_rebuild_repairs_it(
         updates={"right_v": "right_v + 1"}, predicate=f"left_seq = {row.left_seq} AND left_arrival = {row.left_arrival}"
     )
     assert ("l", str(row.left_event_time.date())) in law_violations(engine, "kept")
-    engine.rebuild("kept")
+    engine.rebuild_days("kept")
     assert law_violations(engine, "kept") == set()
     assert rows_of(engine.views.table("kept")) == correct
 

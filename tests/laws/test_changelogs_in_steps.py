@@ -109,10 +109,10 @@ def _check_accounts_and_rebuild(engine: Engine, rows_in: int) -> None:
     assert engine.accounts.days("most") == []
     held = rows_of(engine.views.table("most"))
     DeltaTable(engine.lake.path("most")).delete("k = 'a' AND rank = 1")
-    [broken] = engine.accounts.days("most")
-    assert (broken.side, broken.missing, broken.extra, broken.holds) == ("counts", 1, 0, False)
-    rebuilt = engine.rebuild("most", date(2026, 3, 1), date(2026, 3, 1))
+    [violation] = engine.accounts.days("most")
+    assert (violation.side, violation.missing, violation.extra, violation.holds) == ("counts", 1, 0, False)
+    rebuilt = engine.rebuild_days("most", date(2026, 3, 1), date(2026, 3, 1))
     assert (rebuilt.missing, rebuilt.extra) == (1, 0)
     assert rows_of(engine.views.table("most")) == held
-    again = engine.rebuild("most")
+    again = engine.rebuild_days("most")
     assert (again.missing, again.extra) == (0, 0)

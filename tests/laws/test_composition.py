@@ -226,7 +226,7 @@ def _rebuild_damaged_tables(engine: Engine, held: Mapping[str, Sequence[str]]) -
 
     for damaged in ("windows", "pairs"):
         DeltaTable(engine.lake.path(damaged)).delete("k LIKE '%a'")
-        engine.rebuild(damaged)
+        engine.rebuild_days(damaged)
     for name in engine.assets:
         engine.advance(name)
     found = _rows(engine, [*engine.assets])

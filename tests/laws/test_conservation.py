@@ -110,7 +110,7 @@ def test_a_corrupted_result_names_its_side_and_day_and_a_rebuild_repairs_it(make
     found = zip(CORRUPTIONS, pairwise(first_days), strict=True)
     assert {name: {(side, day) for side, day in violations if first <= day < end} for name, (first, end) in found} == wanted
 
-    rebuilt = engine.rebuild("pairs", date.fromisoformat(FIRST), date.fromisoformat(first_days[-1]))
+    rebuilt = engine.rebuild_days("pairs", date.fromisoformat(FIRST), date.fromisoformat(first_days[-1]))
     assert {str(d) for d in rebuilt.days} == {day for days in wanted.values() for _, day in days}
     assert rows_of(engine.views.table("pairs")) == correct
     assert law_violations(engine) == set()
@@ -151,7 +151,7 @@ def test_rows_missing_in_a_log_are_detected_by_comparison_with_the_ledger(engine
 
 def test_a_rebuild_of_correct_days_makes_no_commit(engine: Engine) -> None:
     version = engine.lake.version("pairs")
-    assert engine.rebuild("pairs", date(2026, 3, 1), date(2026, 3, 3)).days == ()
+    assert engine.rebuild_days("pairs", date(2026, 3, 1), date(2026, 3, 3)).days == ()
     assert engine.lake.version("pairs") == version
 
 
@@ -176,7 +176,7 @@ def test_a_rebuild_during_a_running_stream_loses_nothing(engine: Engine, make_en
                 stream_engine.advance("pairs")
 
     faults.install(stream)
-    assert engine.rebuild("pairs", date(2026, 3, 1), date(2026, 3, 9)).missing == 1
+    assert engine.rebuild_days("pairs", date(2026, 3, 1), date(2026, 3, 9)).missing == 1
     assert law_violations(engine) == set()
     assert stream_engine.advance("pairs")[0].rows > 0
     assert law_violations(engine) == set()

@@ -185,9 +185,9 @@ def test_small_steps_give_the_same_tables(
     names = ["joined_full", "lateness_semi"]
     small = replace(copy_engine(engine), max_step=25)
     for name in names:
-        repaired = small.rebuild(name)
+        repaired = small.rebuild_days(name)
         assert (repaired.missing, repaired.extra) == (0, 0)
-        [*_] = small.remake([name])
+        [*_] = small.rebuild_tables([name])
         assert small.pending.progress(name).step > 3
     assert json_rows_of({name: small.views.table(name) for name in names}) == {name: tables[name] for name in names}
 

@@ -81,6 +81,6 @@ def test_a_wrong_result_of_left_rows_names_its_day_and_a_rebuild_repairs_it(
             corrupt(DeltaTable(engine.lake.path(how)))
         assert (rows_of(engine.views.table(how)) == correct) == (not corruptions)
         assert law_violations(engine, how) == {("l", day) for _, day in corruptions}
-        engine.rebuild(how)
+        engine.rebuild_days(how)
         assert rows_of(engine.views.table(how)) == correct
         assert law_violations(engine, how) == set()

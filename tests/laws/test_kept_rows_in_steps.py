@@ -101,7 +101,7 @@ def test_kept_rows_survive_kills_deletion_rebuilds_and_late_rows(
     advance()
     _check(engine)
     for name in engine.assets:
-        assert [*engine.remake([name])]
+        assert [*engine.rebuild_tables([name])]
     ingest(11)
     advance()
     _check(engine)
@@ -114,7 +114,7 @@ def test_a_repair_forgets_the_kept_rows(make_engine: MakeEngine) -> None:
     held = engine.lake.delta("kept_rows/replaced")
     assert held is not None
     held.delete("v < 4")
-    engine.rebuild("replaced")
+    engine.rebuild_days("replaced")
     replay(engine, [{"l": _events(rng, 1)}])
     engine.advance("replaced")
     _check(engine)

@@ -70,13 +70,13 @@ def test_after_each_batch_each_table_equals_the_model(make_engine: MakeEngine, c
         found = values_of({name: engine.views.table(name).select("k", *of) for name, of in columns.items()} | {"log": _log(engine)})
         log: list[Row] = [(k, v, at, (seq, arrival)) for k, v, at, seq, arrival in found.pop("log")]
         mark = engine.reading.operator_timeline(engine.assets["kept"]).after[-1]
-        times = {entry[0].seq: entry[0].ingested_at for entry in engine.ledger.entries()}
+        times = {batch[0].seq: batch[0].ingested_at for batch in engine.ledger.batches()}
         in_event_time = _rows_within_ttl(log, lambda r: r[2], mark)
         last = sorted(((k, max(rows, key=lambda r: r[2:])[1]) for k, rows in in_event_time.items()), key=repr)
         wanted = {
             "kept": _summed(_rows_within_ttl(log, lambda r: r[2], None)),
             "removed": _summed(in_event_time),
-            "idle": _summed(_rows_within_ttl(log, lambda r, times=times: times[r[3][0]], engine.ledger.entries()[-1][0].ingested_at)),
+            "idle": _summed(_rows_within_ttl(log, lambda r, times=times: times[r[3][0]], engine.ledger.batches()[-1][0].ingested_at)),
             "last": last,
         }
         assert found == wanted, batch
@@ -195,8 +195,8 @@ def test_over_final_results_each_table_equals_the_model(make_engine: MakeEngine,
     assert _read(at_once)[0] == wanted
     DeltaTable(engine.lake.path("pairs")).delete("k LIKE '%1'")
     DeltaTable(engine.lake.path("top_pairs")).delete("k LIKE '%2'")
-    assert engine.rebuild("pairs").missing > 0
-    assert engine.rebuild("top_pairs").missing > 0
+    assert engine.rebuild_days("pairs").missing > 0
+    assert engine.rebuild_days("top_pairs").missing > 0
     _advance_readers(engine)
     assert _read(engine)[0] == wanted
     engine.ingestion.control_batches.watermark(dict.fromkeys(("l", "r"), START + 200 * MINUTE))

@@ -45,7 +45,7 @@ def content(engine: Engine) -> list[object]:
     tables = ("events/l", "events/r", "quarantine/l", "quarantine/r", "pairs")
     rows = json_rows_of({table: engine.views.table(table).drop("ingested_at", "path") for table in tables})
     counts = [
-        (s.seq, s.source, s.rows_read, s.accepted, s.duplicate, s.quarantined, s.watermark) for e in engine.ledger.entries() for s in e
+        (s.seq, s.source, s.rows_read, s.accepted, s.duplicate, s.quarantined, s.watermark) for e in engine.ledger.batches() for s in e
     ]
     return [rows, counts]
 

@@ -9,11 +9,11 @@ from assets.contracts import DerivedAsset
 from operators import Aggregate, Tumbling, WindowedAggregate
 from platform_defs.cli.stream_output import StreamOutput
 from platform_defs.engine import Engine, LawError
-from platform_defs.engine.operations.law_in_turn import LawInTurn
+from platform_defs.engine.operations.law_in_turn import StreamAccounting
 from platform_defs.stream import run
 from platform_defs.stream.run import StreamRun
 from tests.conftest import MakeEngine
-from tests.engine.entries import source_entry
+from tests.engine.entries import source_batch
 from tests.support.small_sources import HOUR, MINUTE, Event, join, replay, source
 
 COUNT = {"n": "count(*)"}
@@ -29,13 +29,13 @@ SECOND = {"l": [Event("a", 6, 2 * HOUR)], "r": [Event("a", 7, 2 * HOUR)]}
 @pytest.fixture
 def after_first(make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> tuple[Engine, Callable[[], list[str]]]:
     """An engine whose tables have made their first step, and a function that advances them and returns the printed lines."""
-    monkeypatch.setattr(run, "LawInTurn", lambda *arguments: LawInTurn(*arguments, share=1_000.0, most_saved_s=1_000.0))
+    monkeypatch.setattr(run, "StreamAccounting", lambda *arguments: StreamAccounting(*arguments, share=1_000.0, most_saved_s=1_000.0))
     engine, lines = make_engine([source("l"), source("r")], ASSETS), list[str]()
     stream = StreamRun(engine, StreamOutput(engine, lines.append, pytest.fail))
 
     def advance() -> list[str]:
         lines.clear()
-        stream.after((source_entry("l", 1),))
+        stream.after((source_batch("l", 1),))
         return lines
 
     replay(engine, [FIRST])

@@ -75,20 +75,20 @@ def test_the_account_finds_a_ranking_that_an_earlier_version_got_wrong(make_engi
         engine.advance("newest")
     assert rows_of(engine.views.table("newest"), "k", "v", "rank") != BEST
     assert sum(account.missing for account in engine.accounts.days("newest")) > 0
-    engine.rebuild("newest")
+    engine.rebuild_days("newest")
     assert rows_of(engine.views.table("newest"), "k", "v", "rank") == BEST
 
 
 def test_a_step_in_which_a_rising_total_falls_is_computed_from_all_rows(make_engine: MakeEngine) -> None:
     """The rows of the second batch were ingested before the source had its rule, so the total of `("a", -1)` falls."""
     rule = RowRule("v_not_negative", "v >= 0", "quarantine")
-    tables = [TOTALS, _best("best"), _best("pinned", strategy="retract")]
+    tables = [TOTALS, _best("best"), _best("explicit", strategy="retract")]
     earlier, engine = make_engine([source("l")], tables), make_engine([source("l", rules=(rule,))], tables)
-    best, pinned = (engine.assets[name] for name in ("best", "pinned"))
+    best, explicit = (engine.assets[name] for name in ("best", "explicit"))
     assert isinstance(best.operator, TopN)
     assert best.operator.strategy_used == "update"
     assert "rows only move up: in 'totals', sum(v) never falls, because no row lowers it" in best.operator.explain()
-    assert identity_of(best) == identity_of(pinned) == identity_of(_best("best"))
+    assert identity_of(best) == identity_of(explicit) == identity_of(_best("best"))
     assert json.loads(identity_of(best))["parameters"].keys() == {"by", "order_by", "unique_key", "change", "rank_end"}
     batches = [
         [Event("a", -1, 0), Event("a", -2, 0), Event("b", 3, MINUTE)],
@@ -98,9 +98,9 @@ def test_a_step_in_which_a_rising_total_falls_is_computed_from_all_rows(make_eng
     seen = []
     for batch in batches:
         replay(earlier, [{"l": batch}])
-        for name in ("totals", "best", "pinned"):
+        for name in ("totals", "best", "explicit"):
             engine.advance(name)
-        assert rows_of(engine.views.table("best")) == rows_of(engine.views.table("pinned"))
+        assert rows_of(engine.views.table("best")) == rows_of(engine.views.table("explicit"))
         assert all(account.holds for account in engine.accounts.days("best"))
         seen.append(rows_of(engine.views.table("best"), "k", "v", "total"))
     assert seen == [[("a", -1, -1), ("b", 3, 3)], [("a", -2, -2), ("b", 5, 5)], [("a", -2, -2), ("b", 3, 9)]]

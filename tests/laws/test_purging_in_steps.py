@@ -98,7 +98,7 @@ def test_firings_in_steps_equal_the_model_and_a_backfill_and_add_up(make_engine:
         assert _with_tuples([row[:-1] for row in found[f"{name}_again"]]) == wanted
         assert any(at > end - 1 for _, _, end, _, at, _ in wanted), "a late row fires after its window's end"
         assert max(number for _, _, _, number, *_ in wanted) > 2
-        assert (rebuilt := engine.rebuild(name)).missing == rebuilt.extra == 0
+        assert (rebuilt := engine.rebuild_days(name)).missing == rebuilt.extra == 0
     assert seen == sorted({*seen}), "each batch adds firings, and no step takes one back"
     added = Counter[int]()
     for _, start, *_, n in found["by_rows"]:
@@ -175,7 +175,7 @@ def test_firings_of_two_inputs_in_steps_equal_the_model_and_a_backfill(make_engi
         counted = Counter(side for side, _ in matched)
         matches = engine.accounts.matches(name)
         assert {side: sum(m.matched for m in matches if m.side == side) for side in "lr"} == counted
-        assert (rebuilt := engine.rebuild(name)).missing == rebuilt.extra == 0
+        assert (rebuilt := engine.rebuild_days(name)).missing == rebuilt.extra == 0
 
 
 def test_a_purging_join_of_a_source_and_a_table_accounts_for_both(make_engine: MakeEngine) -> None:

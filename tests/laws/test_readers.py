@@ -28,7 +28,7 @@ from assets.contracts import RowRule, SourceContract
 from operators.engine_columns import ARRIVAL
 from platform_defs.engine import Engine
 from platform_defs.engine.formats.csv_style import CsvStyle
-from platform_defs.engine.formats.unreadable_files import Patience
+from platform_defs.engine.formats.unreadable_files import ReadRetries
 from tests.conftest import MakeEngine
 from tests.support.file_walk import landed_files
 from tests.support.small_sources import ROW, START, iso, source
@@ -213,7 +213,7 @@ def _check_every_line(make_engine: MakeEngine, root: Path, cases: Sequence[Case]
     engine = make_engine([case.contract for case in cases], [])
     slept = list[float]()
     engine.ingestion.__dict__["batches"] = engine.ingestion.batches.__class__(
-        engine.spark, engine.lake, engine.ledger, engine.sources, patience=lambda: Patience((), slept.append)
+        engine.spark, engine.lake, engine.ledger, engine.sources, retries=lambda: ReadRetries((), slept.append)
     )
     for case in cases:
         folder = Path(engine.folders[case.contract.name])
@@ -221,11 +221,11 @@ def _check_every_line(make_engine: MakeEngine, root: Path, cases: Sequence[Case]
         for file in case.files:
             (folder / file.name).write_bytes(file.content)
     every = [f for case in cases for f in landed_files(engine.folders[case.contract.name], case.contract.name)]
-    entry = engine.ingestion.batches.files(every)
-    assert entry is not None
+    batch = engine.ingestion.batches.files(every)
+    assert batch is not None
     rows_by_file = _rows_by_file(engine)
     for case in cases:
-        [ingested] = [s for s in entry if s.source == case.contract.name]
+        [ingested] = [s for s in batch if s.source == case.contract.name]
         assert ingested.rows_read == ingested.accepted + ingested.duplicate + ingested.quarantined + ingested.markers
         assert len(ingested.offsets) == len(case.files)
         found, files = rows_by_file[case.contract.name], sorted(f for f in every if f.source == case.contract.name)

@@ -71,14 +71,14 @@ def _run(
 def _model(engine: Engine, asset: str, lateness: int) -> dict[str | None, SessionsModel]:
     """The sessions of the log's rows by key, fed in the batches of the ledger."""
     marks = engine.reading.operator_timeline(engine.assets[asset]).after
-    entries: dict[int, dict[str | None, list[tuple[int, int]]]] = {}
+    batches: dict[int, dict[str | None, list[tuple[int, int]]]] = {}
     for k, t, seq, arrival in (
         engine.reading.log("l", engine.ledger.head).select("k", F.unix_millis("event_time"), "seq", "arrival").collect()
     ):
-        entries.setdefault(seq, {}).setdefault(k, []).append((t, seq * 1_000_000_000 + arrival))
+        batches.setdefault(seq, {}).setdefault(k, []).append((t, seq * 1_000_000_000 + arrival))
     keys: dict[str | None, SessionsModel] = {}
-    for seq in sorted(entries):
-        for k, rows in entries[seq].items():
+    for seq in sorted(batches):
+        for k, rows in batches[seq].items():
             keys.setdefault(k, SessionsModel(SESSIONS.gap_ms, SESSIONS.longest_ms, lateness)).add_batch(rows, marks[seq - 1])
     return keys
 
@@ -116,8 +116,8 @@ def test_sessions_in_steps_equal_the_model_and_a_backfill(make_engine: MakeEngin
 def test_a_late_row_does_not_enter_a_session_that_was_cut_at_its_maximum_length(make_engine: MakeEngine, how: str, newest: float) -> None:
     assets = [DerivedAsset(name=name, inputs=("l",), operator=_count(LATENESS[how])) for name in ("live", "again")]
     engine = make_engine([source("l")], assets)
-    entries = [[0, 1.5, 3, 4.5, 6, 7.5, newest], [6.9, 7.1]]
-    _run(engine, ["live"], ["again"], [{"l": [Event("a", 1, int(minute * MINUTE)) for minute in minutes]} for minutes in entries])
+    batches = [[0, 1.5, 3, 4.5, 6, 7.5, newest], [6.9, 7.1]]
+    _run(engine, ["live"], ["again"], [{"l": [Event("a", 1, int(minute * MINUTE)) for minute in minutes]} for minutes in batches])
     assert rows_of(engine.views.table("live")) == rows_of(engine.views.table("again"))
     assert [sum(row["n"] for row in engine.views.table(name).collect()) for name in ("live", "again")] == [8, 8]
     assert rows_of(engine.views.late("live", "l").select(F.unix_millis("event_time"))) == [(START + int(6.9 * MINUTE),)]

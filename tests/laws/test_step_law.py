@@ -71,9 +71,9 @@ def test_a_wrong_result_violates_the_law_of_its_step(
     [final_at] = [r[0] for r in row.select(F.unix_millis("final_at")).collect()]
     [step] = [s for s in steps["full"] if (s.before.closed_to or 0) < final_at <= (s.after.closed_to or 0)]
     _overwrite(engine, corrupt(correct, row))
-    broken = {a.side for a in engine.accounts.step("full", step) if not a.holds}
+    violations = {a.side for a in engine.accounts.step("full", step) if not a.holds}
     _overwrite(engine, correct)
-    assert "l" in broken
+    assert "l" in violations
 
 
 def _overwrite(engine: Engine, rows: DataFrame) -> None:

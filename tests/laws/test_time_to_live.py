@@ -42,7 +42,7 @@ class Row:
 
 
 def _log(engine: Engine) -> list[Row]:
-    ingested_at = {entry[0].seq: entry[0].ingested_at for entry in engine.ledger.entries()}
+    ingested_at = {batch[0].seq: batch[0].ingested_at for batch in engine.ledger.batches()}
     rows = engine.reading.log("l", engine.ledger.head).select("k", "v", F.unix_millis("event_time"), "seq", "arrival").collect()
     return [Row(k, v, at, ingested_at[seq], (seq, arrival)) for k, v, at, seq, arrival in rows]
 
@@ -71,7 +71,7 @@ def test_after_each_batch_the_leaderboard_equals_the_model(make_engine: MakeEngi
         models = {
             "kept": _leaderboard(log, lambda r: r.at, None),
             "left": _leaderboard(log, lambda r: r.at, watermark),
-            "idle": _leaderboard(log, lambda r: r.ingested_at, engine.ledger.entries()[-1][0].ingested_at),
+            "idle": _leaderboard(log, lambda r: r.ingested_at, engine.ledger.batches()[-1][0].ingested_at),
         }
         for name in names:
             wanted = models[name]

@@ -26,7 +26,6 @@ from operators import (
     EveryStep,
     Interval,
     IntervalJoin,
-    Moment,
     NewRows,
     OperatorError,
     ProcessCountWindow,
@@ -34,6 +33,7 @@ from operators import (
     Session,
     TopK,
     TopN,
+    TriggerContext,
     Tumbling,
     Upsert,
     WindowedAggregate,
@@ -154,7 +154,7 @@ WINDOW_OPERATORS: Sequence[Make] = (
         ((partial(Consecutive, of=windowed()),), "then", (5, TopK), "an operator, such as WindowedAggregate("),
         ((partial(Interval, upper=1),), "lower", (1.5, "1 s", True), "whole milliseconds; `Interval.between` reads text"),
         ((ByKey, Upsert, Append), "key", ("k", 5, (5,), None), "a tuple of names of columns, such as ('k',)"),
-        ((NewRows,), "touches", ("k", [5]), "a tuple of names of columns, such as ('k',)"),
+        ((NewRows,), "key", ("k", [5]), "a tuple of names of columns, such as ('k',)"),
         ((ByTimeRange,), "lookback", (5, None), "a number of ms, or None, for each input, such as (1000,)"),
         ((Tumbling,), "size", (10**15,), "a duration of less than 10,000 years"),
         ((partial(Tumbling, size=1),), "offset", (-(10**15),), "a duration of less than 10,000 years"),
@@ -186,7 +186,7 @@ class KeepsAll:
 class Never:
     """A trigger of one's own."""
 
-    def fires(self, now: Moment, before: Moment) -> bool:
+    def fires(self, now: TriggerContext, before: TriggerContext) -> bool:
         """Never."""
         return False
 

@@ -289,7 +289,7 @@ def test_the_strategy_follows_from_the_properties_of_the_input(spec: dict[str, A
     top = TopN(**{"by": "k", "order_by": "v DESC", "rank_end": 3, **spec})
     assert top.strategy_used == used
     lines = top.explain().splitlines()
-    assert lines[0].startswith(f"{used} (pinned): " if "strategy" in spec else f"{used}: ")
+    assert lines[0].startswith(f"{used} (set by `strategy`): " if "strategy" in spec else f"{used}: ")
     assert all(any(line.startswith(w) for line in lines[1:]) for w in why)
 
 
@@ -341,4 +341,4 @@ def test_illegal_frames_are_refused_and_partitions_without_ranks_are_listed(spar
         TopN(by="k", order_by="v", rank_end="m")(rows)
     top = TopN(by="k", order_by="v", rank_end="n")
     assert [(r.k, r["rank"]) for r in top(rows).collect()] == [("c", 1)]
-    assert sorted((r.k, r.rank_end) for r in top.unranked(rows).collect()) == [("a", 0), ("b", None), ("d", -4)]
+    assert sorted((r.k, r.rank_end) for r in top.partitions_without_ranks(rows).collect()) == [("a", 0), ("b", None), ("d", -4)]

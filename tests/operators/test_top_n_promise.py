@@ -11,7 +11,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from operators import TopN
-from operators.contract import PROMISE_BROKEN, Promised
+from operators.contract import PROMISE_VIOLATED, Promised
 from tests.support.top_n_model import Row, TopNModel
 
 CASES, BATCHES = 250, 3
@@ -54,7 +54,7 @@ def _position(top: TopN, row: Row) -> tuple[Any, ...]:
     return tuple(parts)
 
 
-def _moving_back(top: TopN, model: TopNModel, rows: list[Row]) -> set[tuple[Any, ...]]:
+def _keys_moving_back(top: TopN, model: TopNModel, rows: list[Row]) -> set[tuple[Any, ...]]:
     """The keys of kept rows that new rows move back or delete, one row after the other."""
     kept = [row for row, _ in model.ranks()]
     newest = {(row["k"], row["id"]): row for row in rows if row["change"] != "-U"}
@@ -87,12 +87,12 @@ def test_broken_promises_are_found_and_all_other_rankings_are_right(spark: Spark
         cases = {case: _batch(rng, case, seq, arrivals) for case in models}
         new = spark.createDataFrame(pa.Table.from_pylist([row for rows in cases.values() for row in rows], SCHEMA))
         if current is not None:
-            wanted = {key for case, rows in cases.items() for key in _moving_back(top, models[case], rows)}
-            assert {tuple(row) for row in top.moving_back(current, new).collect()} == wanted
-            broken = {case for case, *_ in wanted}
+            wanted = {key for case, rows in cases.items() for key in _keys_moving_back(top, models[case], rows)}
+            assert {tuple(row) for row in top.keys_moving_back(current, new).collect()} == wanted
+            violating = {case for case, *_ in wanted}
             found += len(wanted)
-            models = {case: model for case, model in models.items() if case not in broken}
-            new, current = (frame.where(~F.col("case_id").isin([*broken])) for frame in (new, current))
+            models = {case: model for case, model in models.items() if case not in violating}
+            new, current = (frame.where(~F.col("case_id").isin([*violating])) for frame in (new, current))
             leaderboard = top.fold(current, new).toArrow()
         else:
             leaderboard = top(new).toArrow()
@@ -116,7 +116,7 @@ def test_a_fold_fails_if_a_kept_row_moves_back(spark: SparkSession) -> None:
     better = rows.where("id = 1").selectExpr("k", "id", "v + 1 AS v", "2L AS seq", "arrival")
     assert [row.v for row in top.fold(current, better).collect()] == [10]
     worse = rows.where("id = 1").selectExpr("k", "id", "v - 2 AS v", "2L AS seq", "arrival")  # 8 would take the rank, and is not kept
-    with pytest.raises(PySparkException, match=PROMISE_BROKEN):
+    with pytest.raises(PySparkException, match=PROMISE_VIOLATED):
         top.fold(current, worse).collect()
     hidden = rows.where("id = 2").selectExpr("k", "id", "v - 2 AS v", "2L AS seq", "arrival")  # not kept, so its rank cannot change
     assert [row.v for row in top.fold(current, hidden).collect()] == [9]
@@ -130,4 +130,4 @@ def test_each_key_that_moved_back_at_any_time_is_found(spark: SparkSession) -> N
     ]
     frame = spark.createDataFrame(pa.Table.from_pylist(rows, SCHEMA)).repartition(2)
     top = TopN(by="k", order_by="v DESC", rank_end=1, unique_key=("k", "id"), change="change", monotonic=True)
-    assert sorted(row.id for row in top.moved_back(frame).collect()) == [2, 4, 7]
+    assert sorted(row.id for row in top.keys_moved_back(frame).collect()) == [2, 4, 7]

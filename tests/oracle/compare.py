@@ -158,13 +158,13 @@ def _outer(case: Case, rules: Flink, found: Found) -> tuple[Allowed, Allowed]:
         (flink.LATE_JOINED, Counter(_pair(case, *pair) for pair in rules.gained)),
         (flink.LATE_PADDED, _unmatched_rows(case, rules.late)),
         (flink.PARTNER_LOST, _unmatched_rows(case, rows_of_pairs(lost))),
-        (flink.BROKEN, _unmatched_rows(case, rules.never_cached)),
+        (flink.CACHE_BUG, _unmatched_rows(case, rules.never_cached)),
         (flink.SOONER, _pending_unmatched(case, found)),
     ]
     fewer = [
         *_lost(case, rules),
         (flink.PARTNER_LATE, _unmatched_rows(case, rows_of_pairs(gained))),
-        (flink.BROKEN, _unmatched_rows(case, [row for row in padded if rules.dropped(row, end)])),
+        (flink.CACHE_BUG, _unmatched_rows(case, [row for row in padded if rules.dropped(row, end)])),
     ]
     if not case.drained:
         fewer.append((flink.LATER, _unmatched_rows(case, rules.overtaken(padded))))

@@ -14,7 +14,7 @@ from tests.support.model import Event, Mark, Side, split_late
 
 EVICTED = "Flink had evicted the earlier row: it evicts a row at the watermark at which the last match can still arrive"
 NOT_CACHED = "Flink SQL had not cached the earlier row: its watermark had reached the time of the row's last possible match"
-BROKEN = "Flink SQL's cache is broken at event times of 0 and below"
+CACHE_BUG = "Flink SQL's cache is broken at event times of 0 and below"
 LATE_JOINED = "Flink SQL joins a late row with cached rows; ours is in the late view"
 LATE_PADDED = "Flink SQL emits a late row as unmatched; ours is in the late view"
 PARTNER_LOST = "Flink SQL emitted a row as unmatched, since it had lost the matching row"
@@ -69,9 +69,9 @@ class Flink:
 
     def _uncached(self, earlier: Event, later: Event) -> str | None:
         if self._operator_time(earlier.step) >= earlier.ts + self._size(earlier.side):
-            return NOT_CACHED if earlier.ts > 0 else BROKEN
+            return NOT_CACHED if earlier.ts > 0 else CACHE_BUG
         is_not_searched = later.ts + self._size(later.side) <= 0
-        return BROKEN if is_not_searched or self.dropped(earlier, later.step) else None
+        return CACHE_BUG if is_not_searched or self.dropped(earlier, later.step) else None
 
     @property
     def never_cached(self) -> list[Event]:

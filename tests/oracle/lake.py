@@ -24,7 +24,7 @@ from operators.engine_columns import ARRIVAL
 from platform_defs.engine import Engine
 from platform_defs.engine.formats.files import File
 from platform_defs.engine.formats.reader import MALFORMED, PATH, RAW
-from platform_defs.engine.ingest.replay import ENTRY
+from platform_defs.engine.ingest.replay import BATCH
 from platform_defs.engine.ingest.validate import FIRST_TIME, LAST_TIME
 from platform_defs.engine.lake.tables import Lake
 from tests.oracle.cases import Case, Params
@@ -204,10 +204,10 @@ def _late(engine: Engine) -> dict[str, list[tuple[str, int, int]]]:
 def _replay(engine: Engine, cases: Sequence[Case], moved: Mapping[int, int]) -> None:
     marks, rows = list[dict[str, int]](), {side: list[tuple[int, list[Any]]]() for side in SIDES}
     for index, shift in moved.items():
-        for entry in case_batches(cases[index]):
-            for row in entry.rows:
+        for batch in case_batches(cases[index]):
+            for row in batch.rows:
                 rows[row.side].append((len(marks), _values(row, str(index), shift)))
-            marks.append({} if entry.mark is None else dict.fromkeys(SIDES, entry.mark + shift))
+            marks.append({} if batch.mark is None else dict.fromkeys(SIDES, batch.mark + shift))
     engine.ingestion.replay({side: _frame(engine.spark, values) for side, values in rows.items() if values}, marks)
 
 
@@ -219,8 +219,8 @@ def _frame(spark: SparkSession, rows: Sequence[tuple[int, list[Any]]]) -> DataFr
     """Rows as the file reader returns them, with every column as text."""
     text = {name: pa.array([_text(values[n]) for _, values in rows], pa.string()) for n, name in enumerate(_COLUMNS)}
     nothing = pa.nulls(len(rows), pa.string())
-    index, entry = pa.array(range(len(rows)), pa.int64()), pa.array([e for e, _ in rows], pa.int64())
-    return spark.createDataFrame(pa.table({**text, RAW: nothing, PATH: nothing, MALFORMED: nothing, ARRIVAL: index, ENTRY: entry}))
+    index, batch = pa.array(range(len(rows)), pa.int64()), pa.array([e for e, _ in rows], pa.int64())
+    return spark.createDataFrame(pa.table({**text, RAW: nothing, PATH: nothing, MALFORMED: nothing, ARRIVAL: index, BATCH: batch}))
 
 
 def _text(value: Any) -> str | None:
@@ -241,14 +241,14 @@ def stepwise(spark: SparkSession, folder: Path, case: Case) -> tuple[list[Steppe
     engine = _engine(spark, folder / "lake", [asset])
     shift = 0 if case.low >= FIRST_TIME and case.high <= LAST_TIME else -(case.low + case.high) // 2
     steps, before = list[Stepped](), Counter[tuple[Any, ...]]()
-    for number, entry in enumerate(case_batches(case)):
-        if entry.mark is None:
-            engine.ingestion.batches.files(list(_landed(folder, number, entry.rows, shift)))
+    for number, batch in enumerate(case_batches(case)):
+        if batch.mark is None:
+            engine.ingestion.batches.files(list(_landed(folder, number, batch.rows, shift)))
         else:
-            engine.ingestion.control_batches.watermark(dict.fromkeys(SIDES, entry.mark + shift))
+            engine.ingestion.control_batches.watermark(dict.fromkeys(SIDES, batch.mark + shift))
         engine.advance("join")
         now = Counter(tuple(_unshifted(row, shift)[c] for c in _READ) for row in table(engine, "join"))
-        steps.append(Stepped(entry.mark, [dict(zip(_READ, row, strict=True)) for row in (now - before).elements()]))
+        steps.append(Stepped(batch.mark, [dict(zip(_READ, row, strict=True)) for row in (now - before).elements()]))
         before = now
     return steps, _late(engine).get("0", [])
 

@@ -232,7 +232,7 @@ def compare_cases(spark: SparkSession, cases: Sequence[TopNCase]) -> list[CaseRe
         for row in rows:
             found.setdefault((row["case_id"], batch, True), []).append(_with_rn(row))
     by_name = {case.name: group for group in groups for case in group.cases}
-    return [refused[c.name] if c.name in refused else _result(c, by_name[c.name].top, found) for c in cases]
+    return [refused[c.name] if c.name in refused else _case_result(c, by_name[c.name].top, found) for c in cases]
 
 
 def _computed(spark: SparkSession, planned: Mapping[int, DataFrame]) -> dict[int, DataFrame]:
@@ -250,7 +250,7 @@ def _with_rn(row: Mapping[str, Any]) -> dict[str, Any]:
     return {"rn" if column == "rank" else column: value for column, value in row.items()}
 
 
-def _result(case: TopNCase, top: TopN, found: Mapping[tuple[str, int, bool], list[dict[str, Any]]]) -> CaseResult:
+def _case_result(case: TopNCase, top: TopN, found: Mapping[tuple[str, int, bool], list[dict[str, Any]]]) -> CaseResult:
     why, direct, before = list[str](), 0, dict[Row, Row]()
     key = ["rn" if c == "rank" else c for c in top.emits.key]
     for batch in range(1, case.batches + 1):

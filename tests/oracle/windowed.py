@@ -265,7 +265,7 @@ def run(spark: SparkSession, cases: Sequence[WindowCase]) -> dict[str, Counter[R
     for case in cases:
         groups.setdefault(json.dumps([case.content["operator"], case.params], sort_keys=True), []).append(case)
     of_groups = {name: max(group, key=lambda case: len(case.columns)) for name, group in groups.items()}  # with results if any has
-    made = {name: _result_columns(of_groups[name], _result(group[0], _input(spark, group))) for name, group in groups.items()}
+    made = {name: _result_columns(of_groups[name], _flink_rows(group[0], _input(spark, group))) for name, group in groups.items()}
     found, marks = {case.name: Counter[Row]() for case in cases}, {case.name: case.last_mark for case in cases}
     for name, rows in dicts_of(made, _FRAMES_OF_A_QUERY).items():
         for values in rows:
@@ -360,7 +360,7 @@ def _apply_decisions(
     return accepted, with_earlier
 
 
-def _result(case: WindowCase, rows: DataFrame) -> DataFrame:
+def _flink_rows(case: WindowCase, rows: DataFrame) -> DataFrame:
     """The result with Flink's names, times in ms."""
     how = {
         DEDUP: _deduplicated,

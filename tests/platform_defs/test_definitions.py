@@ -20,7 +20,7 @@ from platform_defs.definitions import build
 from platform_defs.engine import Engine
 from platform_defs.engine.ingest.stream import writer_name
 from platform_defs.engine.lake.tables import Lake
-from platform_defs.engine.ledger.ledger import Entry, Ledger, SourceEntry
+from platform_defs.engine.ledger.ledger import Batch, Ledger, SourceBatch
 from platform_defs.orchestration.schedules import nightly
 from platform_defs.orchestration.sensors import configuration, lake_identity, ledger_moved, new_input
 from platform_defs.settings import Settings
@@ -301,11 +301,11 @@ def _commit(ledger: Ledger, *files: Path, mark: int | None = None) -> None:
         "accepted": 1,
     }
     now = ledger.now()
-    entry: Entry = tuple(
-        SourceEntry(seq=ledger.head + 1, kind="rows", ingested_at=now, source=source, offsets=offsets, **recorded)
+    batch: Batch = tuple(
+        SourceBatch(seq=ledger.head + 1, kind="rows", ingested_at=now, source=source, offsets=offsets, **recorded)
         for source in ("orders", "payments")
     )
-    ledger.commit([entry])
+    ledger.commit([batch])
 
 
 def _land(engine: Engine, file: str, source: str = "orders") -> Path:
@@ -450,7 +450,7 @@ def test_ledger_moved_skips_a_batch_that_gives_no_table_work(instance, engine):
 
 def test_ledger_moved_requests_only_upserted_tables_if_no_day_is_open(instance, engine):
     now = engine.ledger.now()
-    engine.ledger.commit([(SourceEntry(seq=1, kind="rows", ingested_at=now, source="order_items", rows_read=1, accepted=1),)])
+    engine.ledger.commit([(SourceBatch(seq=1, kind="rows", ingested_at=now, source="order_items", rows_read=1, accepted=1),)])
     assert engine.pending.upserted_tables() == ["seller_leaderboard", "seller_revenue", "category_leaderboard"]
     (request,) = _evaluate(ledger_moved, instance, engine).run_requests
     assert [key.to_user_string() for key in request.asset_selection] == engine.pending.upserted_tables()
@@ -462,7 +462,7 @@ def test_assets_without_rows_are_pending_after_a_watermark_batch(engine):
     assert {name for name in engine.assets if engine.pending.days(name)} == {"payment_order_wide"}
     now = engine.ledger.now()
     silent = [
-        SourceEntry(seq=2, kind="watermark", ingested_at=now, source=s, watermark=START + DAY)
+        SourceBatch(seq=2, kind="watermark", ingested_at=now, source=s, watermark=START + DAY)
         for s in ("order_items", "clicks", "order_updates")
     ]
     engine.ledger.commit([tuple(silent)])
@@ -504,7 +504,7 @@ def test_nightly_requests_the_open_days(tmp_path, engine, repository):
 def test_another_process_reads_the_same_ledger(values, engine):
     _commit(engine.ledger, mark=START)
     other_process = Ledger(Lake(values.lake), Clock(NOON))
-    assert other_process.entries() == engine.ledger.entries()
+    assert other_process.batches() == engine.ledger.batches()
 
 
 def test_the_parameters_of_the_pipeline_come_from_the_settings(values):

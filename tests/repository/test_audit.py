@@ -55,7 +55,7 @@ def lock(tmp_path: Path) -> Path:
     return tmp_path / "uv.lock"
 
 
-def _known(**found: dict[str, Any]) -> tuple[str, ...]:
+def _audit_command(**found: dict[str, Any]) -> tuple[str, ...]:
     return sys.executable, "-c", ANSWERS, json.dumps(found)
 
 
@@ -66,14 +66,14 @@ def test_the_lock_file_is_parsed_into_names_and_versions(audit: ModuleType, lock
 
 
 def test_a_lock_without_known_vulnerabilities_passes(audit: ModuleType, lock: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert audit.main([], lock=lock, command=_known()) == 0
+    assert audit.main([], lock=lock, command=_audit_command()) == 0
     assert capsys.readouterr().out == "audit: no known vulnerability in 3 of 3 dependencies\n"
 
 
 def test_a_known_vulnerability_fails_with_its_name_and_the_fix(audit: ModuleType, lock: Path, capsys: pytest.CaptureFixture[str]) -> None:
     bad = {"name": "a", "version": "2", "vulns": [{"id": "PYSEC-1", "fix_versions": ["2.1"]}, {"id": "GHSA-2", "fix_versions": []}]}
     skipped = {"name": "b", "version": "3", "skip_reason": "not found"}
-    assert audit.main([], lock=lock, command=_known(a2=bad, b3=skipped)) == 1
+    assert audit.main([], lock=lock, command=_audit_command(a2=bad, b3=skipped)) == 1
     out = capsys.readouterr().out
     assert "audit: a 2: PYSEC-1; fixed in: 2.1\naudit: a 2: GHSA-2; fixed in: none\n" in out
     assert "1 of 3 dependencies have known vulnerabilities" in out
@@ -83,7 +83,7 @@ def test_an_advisory_that_cannot_be_fetched_is_reported_and_passes(
     audit: ModuleType, lock: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     skipped = {"name": "b", "version": "3", "skip_reason": "Dependency not found"}
-    assert audit.main([], lock=lock, command=_known(b3=skipped)) == 0
+    assert audit.main([], lock=lock, command=_audit_command(b3=skipped)) == 0
     out = capsys.readouterr().out
     assert "could not be fetched for 1 of 3 dependencies (Dependency not found); nothing is known of these\n" in out
     assert "no known vulnerability in 2 of 3" in out

@@ -12,7 +12,7 @@ from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.missing_files import naming_lost_files
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.ledger import Ledger
-from tests.engine.entries import source_entry
+from tests.engine.entries import source_batch
 from tests.support.clock import Clock
 from tests.support.s3_server import ACCESS_KEY, BUCKET, SECRET_KEY, s3_server
 
@@ -81,7 +81,7 @@ def test_a_ledger_whose_store_stops_answering_is_not_lost(no_environment: None, 
     with s3_server(tmp_path / "server.log") as server:
         lake = Lake(f"s3a://{BUCKET}/lake", storage_options=server.storage_options | {"max_retries": "0"})
         ledger = Ledger(lake, Clock(5))
-        ledger.commit([(source_entry("l", 1),)])
+        ledger.commit([(source_batch("l", 1),)])
         assert ledger.head == 1
     for read in (lambda: ledger.head, lambda: ledger.offsets("l"), lambda: list(ledger._store.rows(["seq"]))):
         with pytest.raises(LakeError, match=r"^the lake .* cannot be used: its store refused, or cannot be reached \(.*Connection refused"):

@@ -15,7 +15,7 @@ from platform_defs.engine.lake import objects
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.ledger import Ledger
 from platform_defs.orchestration.sensors import new_input
-from tests.engine.entries import source_entry
+from tests.engine.entries import source_batch
 from tests.support.clock import Clock
 from tests.support.s3_server import BUCKET, S3Server
 from tests.support.small_sources import source
@@ -45,7 +45,7 @@ def engine(lake: Lake, folder: str) -> Engine:
 
 def _record(engine: Engine, *offsets: str) -> None:
     ledger: Ledger = engine.ledger
-    ledger.commit([(source_entry("l", ledger.head + 1, offsets=offsets),)])
+    ledger.commit([(source_batch("l", ledger.head + 1, offsets=offsets),)])
 
 
 def test_new_objects_are_those_that_the_ledger_does_not_record(engine: Engine, put: Put, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,7 @@ from assets.contracts import DerivedAsset, SourceContract
 from platform_defs.engine import Engine
 from platform_defs.engine.inputs.progress import results_table, stored_progress
 from platform_defs.engine.lake.tables import Lake
-from platform_defs.engine.ledger.rows import SourceEntry, next_row
+from platform_defs.engine.ledger.rows import SourceBatch, next_row
 from tests.support.clock import Clock
 
 _NO_ROWS = pa.table({"result_time": pa.array([], pa.timestamp("us", "UTC"))})
@@ -33,9 +33,9 @@ def bare_engine_on(lake: Lake, clock: Clock, sources: Sequence[SourceContract], 
 def commit_batch(engine: Engine, by_source: Mapping[str, Mapping[str, Any]]) -> int:
     """Commit a batch that records some sources; returns its number. A source has 10 accepted rows, unless its changes give others."""
     seq, at, last = engine.ledger.head + 1, engine.ledger.now(), engine.ledger.newest_rows()
-    rows = list[SourceEntry]()
+    rows = list[SourceBatch]()
     for name, changes in by_source.items():
-        known = last.get(name) or SourceEntry(seq=0, kind="rows", ingested_at=0, source=name)
+        known = last.get(name) or SourceBatch(seq=0, kind="rows", ingested_at=0, source=name)
         mark = changes.get("watermark", known.watermark)
         counts = {"rows_read": 10, "accepted": 10, "first_event_time": mark or 0, "last_event_time": mark or 0, "max_event_time": mark}
         if changes.get("kind", "rows") != "rows":

@@ -10,7 +10,7 @@ import pyarrow as pa
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.ledger.columns import pc
 from platform_defs.engine.ledger.ledger import Ledger
-from platform_defs.engine.ledger.rows import SCHEMA, Entry, as_ints, table_of
+from platform_defs.engine.ledger.rows import SCHEMA, Batch, as_ints, table_of
 from platform_defs.engine.ledger.store import Version
 from tests.support.clock import Clock
 
@@ -70,10 +70,10 @@ class MemoryLedgerStore:
         pass
 
 
-def memory_ledger(entries: Iterable[Entry] = (), clock: Clock | None = None) -> Ledger:
+def memory_ledger(batches: Iterable[Batch] = (), clock: Clock | None = None) -> Ledger:
     """A ledger in memory with the given batches, which are checked when the ledger is first read."""
     no_lake: Any = None
-    store, found = MemoryLedgerStore(), list(entries)
+    store, found = MemoryLedgerStore(), list(batches)
     if found:
         store.append(table_of(found))
     return Ledger(no_lake, clock or Clock(), store)

@@ -45,7 +45,7 @@ def plain_replay(engine: Engine, rows: Mapping[str, Sequence[Row]], marks: Seque
 class _PlainReplay(Replay):
     """Appends rows that are given as tuples in place of frames."""
 
-    def _log(self, frame: Any, contract: SourceContract, head: int, entries: int, now: int) -> dict[int, tuple[int, int, int]]:
+    def _log(self, frame: Any, contract: SourceContract, head: int, batches: int, now: int) -> dict[int, tuple[int, int, int]]:
         times: dict[int, list[int]] = {}
         for _, _, at, batch, _ in frame:
             times.setdefault(batch, []).append(at)
@@ -56,7 +56,7 @@ class _PlainReplay(Replay):
         self.lake.append(
             in_memory(self.spark, pa.table(columns, schema=_COLUMNS), log_schema(contract)),
             contract.log,
-            {ATTEMPT: {"seq": head + entries, "input": REPLAY}},
+            {ATTEMPT: {"seq": head + batches, "input": REPLAY}},
             after=self._newest_attempt(contract, head),
             pruned_by=["seq", "event_time", *contract.unique_key[:1]],
         )

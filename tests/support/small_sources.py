@@ -19,7 +19,7 @@ from platform_defs.engine.accounting.day_accounts import DayAccount
 from platform_defs.engine.formats.reader import MALFORMED, PATH, RAW
 from tests.support.plain_replay import Row, is_plain, plain_replay
 
-_RAW_ROW = pa.schema({"k": pa.string(), "v": pa.string(), "ts": pa.string(), "_entry": pa.int32(), ARRIVAL: pa.int64()})
+_RAW_ROW = pa.schema({"k": pa.string(), "v": pa.string(), "ts": pa.string(), "_batch": pa.int32(), ARRIVAL: pa.int64()})
 START = 1_772_323_200_000  # 2026-03-01 00:00:00 UTC
 MINUTE, HOUR, DAY = 60_000, 3_600_000, 86_400_000
 ROW = StructType().add("k", "string").add("v", "integer").add("ts", "timestamp")
@@ -95,9 +95,9 @@ def raw_rows(spark: SparkSession, rows: Sequence[tuple[Any, ...]]) -> DataFrame:
     """Rows to be replayed, given as k, v, event time (text), batch index and number within the batch."""
     columns = zip(*rows, strict=True) if rows else [()] * len(_RAW_ROW)
     frame = spark.createDataFrame(pa.table([pa.array(c, f.type) for c, f in zip(columns, _RAW_ROW, strict=True)], schema=_RAW_ROW))
-    unique = (F.col("_entry") * 1_000_000 + F.col(ARRIVAL)).cast("bigint").alias(ARRIVAL)
+    unique = (F.col("_batch") * 1_000_000 + F.col(ARRIVAL)).cast("bigint").alias(ARRIVAL)
     nothing = F.lit(None).cast("string")
-    return frame.select("k", "v", "ts", "_entry", unique, F.lit("").alias(RAW), F.lit("").alias(PATH), nothing.alias(MALFORMED))
+    return frame.select("k", "v", "ts", "_batch", unique, F.lit("").alias(RAW), F.lit("").alias(PATH), nothing.alias(MALFORMED))
 
 
 def rows_of(frame: DataFrame, *columns: str) -> list[tuple[Any, ...]]:

@@ -25,7 +25,7 @@ MARKS: list[dict[str, int]] = [{}, {"l": START + DAY, "s": START}, {}, {"l": STA
 
 def _content(engine: Engine) -> dict[str, Any]:
     """The rows of the logs, the statistics and the metadata of their newest commits, and the ledger."""
-    found: dict[str, Any] = {"ledger": [*engine.ledger.entries()]}
+    found: dict[str, Any] = {"ledger": [*engine.ledger.batches()]}
     for log in ("events/l", "events/r"):
         delta, newest = engine.lake.delta(log), engine.lake.newest_commit(log, ATTEMPT)
         assert delta is not None

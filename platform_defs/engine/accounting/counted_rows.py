@@ -17,22 +17,22 @@ from operators.engine_columns import EVENT_TIME, FINALIZED_AT, WHICH
 from operators.errors import OperatorError
 from operators.timing import instant
 from platform_defs.engine.accounting.day_accounts import Scope, day_of, longest_wait, missing_and_extra, row_hash
-from platform_defs.engine.accounting.row_counts import Fact, facts_of, side_columns
+from platform_defs.engine.accounting.row_counts import RowFlag, facts_of, side_columns
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.inputs.prepared_rows import ClassifiedRows
 from platform_defs.engine.inputs.reader import Span
 
 _TERMS = {
-    Fact.ACCEPTED: "accepted",
-    Fact.LATE: "late",
-    Fact.FILTERED: "filtered",
-    Fact.MATCHED: "matched",
-    Fact.PENDING: "pending",
-    Fact.UNMATCHED: "unmatched",
+    RowFlag.ACCEPTED: "accepted",
+    RowFlag.LATE: "late",
+    RowFlag.FILTERED: "filtered",
+    RowFlag.MATCHED: "matched",
+    RowFlag.PENDING: "pending",
+    RowFlag.UNMATCHED: "unmatched",
 }
 
 
-def counted_terms(side: int, facts: Fact) -> Iterator[str]:
+def counted_terms(side: int, facts: RowFlag) -> Iterator[str]:
     """The terms in which a row counts, by its facts."""
     return (term for fact, term in _TERMS.items() if fact in facts)
 
@@ -75,7 +75,7 @@ def _wide_span(advance: Advance, scope: Scope) -> Span:
 
 def _logged_rows(index: int, side: ClassifiedRows, scope: Scope, final_at: Column | None = None) -> DataFrame:
     """The rows of a side with their facts: accepted, late, filtered; with `final_at` also `_reported_facts` of rows that are read."""
-    facts = facts_of({Fact.LATE: side.late, Fact.FILTERED: side.filtered}, always=Fact.ACCEPTED)
+    facts = facts_of({RowFlag.LATE: side.late, RowFlag.FILTERED: side.filtered}, always=RowFlag.ACCEPTED)
     if final_at is not None:
         facts = facts.bitwiseOR(F.when(~side.excluded, _reported_facts(scope, final_at)).otherwise(0))
     return scope.span.rows_of(side.rows, EVENT_TIME).select(*side_columns(index, EVENT_TIME, facts))
@@ -94,7 +94,9 @@ def _reported_rows(advance: Advance, scope: Scope, inputs: Sequence[ClassifiedRo
 def _reported_facts(scope: Scope, finalized_at: Column) -> Column:
     """Whether a row is matched (only in closed windows), pending (in an open window), or unmatched (in no window)."""
     closed = F.lit(False) if scope.closed_to is None else finalized_at <= instant(scope.closed_to, finalized_at)
-    return facts_of({Fact.MATCHED: closed, Fact.PENDING: finalized_at.isNotNull() & ~closed, Fact.UNMATCHED: finalized_at.isNull()})
+    return facts_of(
+        {RowFlag.MATCHED: closed, RowFlag.PENDING: finalized_at.isNotNull() & ~closed, RowFlag.UNMATCHED: finalized_at.isNull()}
+    )
 
 
 def counted_difference(advance: Advance, scope: Scope, results: Sequence[DataFrame], columns: StructType) -> DataFrame:

@@ -96,7 +96,7 @@ def _account_words(a: DayAccount) -> str:
 def account_step(advance: Advance, step: Step) -> list[DayAccount]:
     """Account for the rows that one step has finalized.
 
-    If the operator does not keep a side's unmatched rows, `unmatched` is the remainder, and the law is broken only if more rows are
+    If the operator does not keep a side's unmatched rows, `unmatched` is the remainder, and the law is violated only if more rows are
     matched, late and filtered than were accepted.
 
     Args:

@@ -23,7 +23,7 @@ STORED, RECOMPUTED = -1, -2
 FACTS = "facts"
 
 
-class Fact(IntFlag):
+class RowFlag(IntFlag):
     """What a log, the ledger, the results or the operator record of a row."""
 
     ACCEPTED = 1
@@ -49,17 +49,17 @@ class RowCount(NamedTuple):
 
     side: int
     day: date
-    facts: Fact
+    facts: RowFlag
     rows: int
     upper: int
     lower: int
 
 
-Terms = Callable[[int, Fact], Iterable[str]]
+Terms = Callable[[int, RowFlag], Iterable[str]]
 """Returns the terms in which a row of a side counts, by its facts."""
 
 
-def facts_of(facts: Mapping[Fact, Column | None], always: Fact | None = None) -> Column:
+def facts_of(facts: Mapping[RowFlag, Column | None], always: RowFlag | None = None) -> Column:
     """The facts of a row, as `FACTS`.
 
     Args:
@@ -107,7 +107,7 @@ def count_rows(frames: Sequence[DataFrame]) -> list[RowCount]:
     """Count the rows of frames with the columns of `side_columns` or `result_columns`, in one query."""
     sums = [_sql(text) for text in ("count(*)", "sum(shiftrightunsigned(row_hash, 32))", "sum(row_hash & 4294967295L)")]
     counts = collect(reduce(DataFrame.union, frames).groupBy("side", "day", FACTS).agg(*sums))
-    return [RowCount(side, _date_of(days), Fact(facts), *numbers) for side, days, facts, *numbers in counts]
+    return [RowCount(side, _date_of(days), RowFlag(facts), *numbers) for side, days, facts, *numbers in counts]
 
 
 def _date_of(days: int | None) -> date:

@@ -23,7 +23,7 @@ from operators.errors import OperatorError
 from operators.timing import instant
 from platform_defs.engine.accounting.day_accounts import Scope, day_of, missing_and_extra, row_hash
 from platform_defs.engine.accounting.results import stored_results
-from platform_defs.engine.accounting.row_counts import FACTS, Fact, Terms, facts_of, side_columns
+from platform_defs.engine.accounting.row_counts import FACTS, RowFlag, Terms, facts_of, side_columns
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.inputs.progress import progress
 from platform_defs.engine.inputs.reader import EVER
@@ -91,17 +91,17 @@ def rows_to_count(advance: Advance, scope: Scope) -> list[DataFrame]:
 def traced_terms(operator: TracesInputs) -> Terms:
     """Returns the terms in which a row counts, by its facts."""
 
-    def terms(side: int, facts: Fact) -> Iterator[str]:
-        excluded = Fact.LATE | Fact.FILTERED | Fact.MATCHED | Fact.UNMATCHED
-        remains = Fact.ACCEPTED in facts and not facts & excluded
-        is_unmatched = Fact.UNMATCHED in facts if operator.keeps_unmatched(side) else remains and Fact.FINALIZED in facts
+    def terms(side: int, facts: RowFlag) -> Iterator[str]:
+        excluded = RowFlag.LATE | RowFlag.FILTERED | RowFlag.MATCHED | RowFlag.UNMATCHED
+        remains = RowFlag.ACCEPTED in facts and not facts & excluded
+        is_unmatched = RowFlag.UNMATCHED in facts if operator.keeps_unmatched(side) else remains and RowFlag.FINALIZED in facts
         counts = {
-            "accepted": Fact.ACCEPTED in facts,
-            "matched": Fact.MATCHED in facts,
+            "accepted": RowFlag.ACCEPTED in facts,
+            "matched": RowFlag.MATCHED in facts,
             "unmatched": is_unmatched,
-            "pending": remains and Fact.FINALIZED not in facts,
-            "late": Fact.LATE in facts,
-            "filtered": Fact.FILTERED in facts,
+            "pending": remains and RowFlag.FINALIZED not in facts,
+            "late": RowFlag.LATE in facts,
+            "filtered": RowFlag.FILTERED in facts,
         }
         return (term for term, is_counted in counts.items() if is_counted)
 
@@ -117,10 +117,10 @@ def _logged_rows(advance: Advance, scope: Scope, index: int) -> DataFrame:
     if finalized is not None and reads.lateness:  # the next correction will read the rows of later batches
         handled = progress(advance.reading.lake, advance.asset).seq
         finalized &= F.col(SEQ) <= parameter(handled, SEQ)
-    facts = {Fact.LATE: side.late, Fact.FILTERED: side.filtered, Fact.FINALIZED: finalized}
+    facts = {RowFlag.LATE: side.late, RowFlag.FILTERED: side.filtered, RowFlag.FINALIZED: finalized}
     if reads.is_versioned(index) and finalized is not None:
-        facts[Fact.MATCHED] = finalized & ~side.excluded
-    row_facts = facts_of(facts, always=Fact.ACCEPTED)
+        facts[RowFlag.MATCHED] = finalized & ~side.excluded
+    row_facts = facts_of(facts, always=RowFlag.ACCEPTED)
     return side.rows.select(F.lit(index).alias("side"), SEQ, ARRIVAL, EVENT_TIME, row_facts)
 
 
@@ -140,7 +140,7 @@ def _rows_in_results(advance: Advance, scope: Scope) -> Iterator[DataFrame]:
 def _named_rows(operator: TracesInputs, sides: Sequence[int], results: DataFrame, scope: Scope) -> DataFrame:
     """The rows of some sides that results name, with the fact whether they are in a pair, once for each result."""
     is_in_pair = is_pair(operator)
-    facts = facts_of({Fact.MATCHED: is_in_pair, Fact.UNMATCHED: ~is_in_pair})
+    facts = facts_of({RowFlag.MATCHED: is_in_pair, RowFlag.UNMATCHED: ~is_in_pair})
     rows = [F.struct(F.lit(index).alias("side"), *_row_columns(operator, index), facts) for index in sides]
     is_named = F.col(SEQ).isNotNull()
     is_counted = is_named if scope.span == EVER else is_named & scope.span.holds(EVENT_TIME)

@@ -18,7 +18,7 @@ from operators.columns import parameter
 from operators.engine_columns import EVENT_TIME, SEQ
 from platform_defs.engine.accounting.day_accounts import DayAccount, Scope, accounts_of, missing_and_extra, row_hash
 from platform_defs.engine.accounting.results import ComparedResults
-from platform_defs.engine.accounting.row_counts import Fact, count_rows, differing_days, facts_of, side_columns, terms_by_day
+from platform_defs.engine.accounting.row_counts import RowFlag, count_rows, differing_days, facts_of, side_columns, terms_by_day
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.inputs.changelog_reader import as_of_step
 from platform_defs.engine.inputs.progress import is_emptied, progress
@@ -48,16 +48,16 @@ def _rows_of_source(advance: Advance, scope: Scope, index: int) -> DataFrame:
     """The rows of a source with their facts; a row is `FINALIZED` if a step has handled its batch."""
     side, seq = advance.reading.classified(advance.asset, index, advance.reading.ledger.head, scope.span), F.col(SEQ)
     is_handled = seq <= parameter(progress(advance.reading.lake, advance.asset).seq, SEQ)
-    facts = facts_of({Fact.LATE: side.late, Fact.FILTERED: side.filtered, Fact.FINALIZED: is_handled}, always=Fact.ACCEPTED)
+    facts = facts_of({RowFlag.LATE: side.late, RowFlag.FILTERED: side.filtered, RowFlag.FINALIZED: is_handled}, always=RowFlag.ACCEPTED)
     return side.rows.select(*side_columns(index, EVENT_TIME, facts))
 
 
-def _terms(side: int, facts: Fact) -> Iterator[str]:
+def _terms(side: int, facts: RowFlag) -> Iterator[str]:
     """The terms in which a row counts: all rows that the operator reads are matched or pending."""
     yield "accepted"
-    if not facts & (Fact.LATE | Fact.FILTERED):
-        yield "matched" if Fact.FINALIZED in facts else "pending"
-    yield from [term for term, fact in {"late": Fact.LATE, "filtered": Fact.FILTERED}.items() if fact in facts]
+    if not facts & (RowFlag.LATE | RowFlag.FILTERED):
+        yield "matched" if RowFlag.FINALIZED in facts else "pending"
+    yield from [term for term, fact in {"late": RowFlag.LATE, "filtered": RowFlag.FILTERED}.items() if fact in facts]
 
 
 def _last_day(advance: Advance) -> date:

@@ -78,7 +78,7 @@ class Advance:
             _, reading = self._recover()
             head = reading.ledger.head
             decide_lateness(reading, self.asset, head)
-            while (step := self.pin_versions().commit_next_step(head, until)) is not None:
+            while (step := self.take_snapshot().commit_next_step(head, until)) is not None:
                 yield step
                 if purpose == "stream" and (waiting := self.reading.lake.waiting_process(self.asset.name)) is not None:
                     raise LakeBusy.released_for(self.asset.name, waiting)
@@ -89,9 +89,9 @@ class Advance:
         """The strategy that computes the rows of the asset's steps."""
         return strategy_of(self.reading, self.asset, self.queries)
 
-    def pin_versions(self) -> "Advance":
-        """Pin the versions of the asset's tables and inputs; returns an advance on this snapshot, which later commits do not change."""
-        return replace(self, reading=self.reading.pin_versions(self.asset.name))
+    def take_snapshot(self) -> "Advance":
+        """An advance on a snapshot of the asset's tables and inputs, which later commits do not change."""
+        return replace(self, reading=self.reading.take_snapshot(self.asset.name))
 
     def recover(self) -> Progress:
         """Finish a killed step, and check that the asset can be advanced; returns the progress.
@@ -186,7 +186,7 @@ class Advance:
         """Recompute an upserted table and repair what differs, as one step; returns the number of changes of each kind."""
         with self.reading.lake.writer(self.asset.name):
             now = self.recover()
-            return self.pin_versions()._repair_table(now) if now.step and not is_emptied(now) else {}
+            return self.take_snapshot()._repair_table(now) if now.step and not is_emptied(now) else {}
 
     def _repair_table(self, now: Progress) -> dict[str, int]:
         self.strategy.forget()

@@ -33,7 +33,7 @@ class StepRows:
         kept_rows: all kept rows; None if they are made from the log.
         new_rows: the rows of the batches that the kept rows do not include yet.
         keys: the keys of the new rows, and those from which a row has moved.
-        rows: all needed rows of these keys, and the rows of other keys with the same `through`.
+        rows: all needed rows of these keys, and the rows of other keys with the same row keys.
     """
 
     kept_rows: DataFrame | None
@@ -77,15 +77,15 @@ class KeptRows:
             self._with_keys(kept_rows, self._affected_keys(kept_rows, new_rows)).unionByName(new_rows, allowMissingColumns=True)
         )
         keys = keys_of([rows], self.reads.key)
-        if self.reads.through:  # a row of these keys may have moved to a key that the step does not affect
+        if self.reads.row_key:  # a row of these keys may have moved to a key that the step does not affect
             rows = materialize(
-                self._with_keys(kept_rows, keys_of([rows], self.reads.through)).unionByName(new_rows, allowMissingColumns=True)
+                self._with_keys(kept_rows, keys_of([rows], self.reads.row_key)).unionByName(new_rows, allowMissingColumns=True)
             )
         return StepRows(kept_rows, new_rows, keys, rows)
 
     def select_affected(self, step: StepRows, rows: DataFrame) -> DataFrame:
         """Only the rows with one of the step's keys. The step does not have all rows of other keys."""
-        return rows_of_keys(rows, step.keys, self.reads.key) if self.reads.through else rows
+        return rows_of_keys(rows, step.keys, self.reads.key) if self.reads.row_key else rows
 
     def ends(self, step: StepRows) -> DataFrame:
         """The time in ms of the newest row of each key, in `PERIOD_END`."""
@@ -99,7 +99,7 @@ class KeptRows:
         oldest, upto = self._oldest_needed(after), {_SEQ: after.seq}
         needed = self.select_affected(step, self._operator.still_needed(step.rows, oldest).drop(BATCH_TIME))
         if step.kept_rows is None:
-            self._table.replace(needed, upto, after.step, [*self.reads.key, *self.reads.through])
+            self._table.replace(needed, upto, after.step, [*self.reads.key, *self.reads.row_key])
             return
         keys = step.keys
         if oldest is not None and self.reads.key:
@@ -162,9 +162,9 @@ class KeptRows:
 
     def _affected_keys(self, kept_rows: DataFrame, new_rows: DataFrame) -> DataFrame:
         """The keys of new rows; if rows can move, also the present keys of these rows."""
-        if not self.reads.through:
+        if not self.reads.row_key:
             return keys_of([new_rows], self.reads.key)
-        return keys_of([new_rows, self._with_keys(kept_rows, keys_of([new_rows], self.reads.through))], self.reads.key)
+        return keys_of([new_rows, self._with_keys(kept_rows, keys_of([new_rows], self.reads.row_key))], self.reads.key)
 
     def _with_keys(self, kept_rows: DataFrame, keys: DataFrame) -> DataFrame:
         return rows_with_keys(self.reading.lake, self.asset.kept, kept_rows, keys)

@@ -84,5 +84,5 @@ def _plan_changes(position: Position, upstream: Upstream) -> StepPlan | None:
     if upstream.complete is None or upstream.complete.step == read:
         return None
     if upstream.complete.step < read:
-        raise ProgressError.made_anew(upstream.asset.name, read, upstream.complete.step)
+        raise ProgressError.recreated(upstream.asset.name, read, upstream.complete.step)
     return StepPlan(upstream.complete.seq, read={upstream.asset.name: upstream.complete.step})

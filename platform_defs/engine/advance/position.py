@@ -26,7 +26,7 @@ class EventTimeRange:
 
 
 @dataclass(frozen=True)
-class Complete:
+class CompleteUpTo:
     """The step and the batch up to which the rows of a table are complete.
 
     Args:
@@ -51,7 +51,7 @@ class Upstream:
     """
 
     asset: DerivedAsset
-    complete: Complete | None = None
+    complete: CompleteUpTo | None = None
     watermark: int | None = None
     corrected: tuple[EventTimeRange, ...] = ()
 
@@ -70,7 +70,7 @@ class Upstream:
         corrected = tuple(EventTimeRange(first - delay, last) for step, first, last in now.corrected if step > read)
         own_watermark = None if now.closed_to is None else now.closed_to - delay
         watermark = max((bound for bound in (own_watermark, watermark_past) if bound is not None), default=None)
-        return cls(asset, Complete(now.step, now.seq) if now.step else None, watermark, corrected)
+        return cls(asset, CompleteUpTo(now.step, now.seq) if now.step else None, watermark, corrected)
 
 
 @dataclass(frozen=True)
@@ -152,15 +152,15 @@ def _upstream(reading: Reading, asset: DerivedAsset, table: DerivedAsset, read: 
     """
     if table.operator.emits.upserts:
         commit = reading.lake.newest_commit(table.name, APPLIED)
-        complete = None if commit is None else Complete(commit.value["step"], commit.value["seq"])
-        watermark = _watermark_of_upserted(reading, asset, table, complete or Complete(0, 0), head)
+        complete = None if commit is None else CompleteUpTo(commit.value["step"], commit.value["seq"])
+        watermark = _watermark_of_upserted(reading, asset, table, complete or CompleteUpTo(0, 0), head)
         changed = () if complete is None or read is None else _changed_times(reading, table, read, complete.step)
         return Upstream(table, complete, watermark, changed)
     now = stored_progress(reading.lake, table)
     return Upstream.of_results(table, now, read or 0, watermark_past(reading, asset, table, now.closed_to, head))
 
 
-def _watermark_of_upserted(reading: Reading, asset: DerivedAsset, table: DerivedAsset, complete: Complete, head: int) -> int | None:
+def _watermark_of_upserted(reading: Reading, asset: DerivedAsset, table: DerivedAsset, complete: CompleteUpTo, head: int) -> int | None:
     """The watermark up to which an upserted table `table` has all rows. The table need not exist, if no row of it has arrived yet.
 
     It is the operator's watermark after the last batch that the table has handled, or that brought it no rows. If the table reads another

@@ -39,13 +39,13 @@ class QuerySteps(ClosedRanges):
             query = self.queries.query_at_step(name, before.id)
             frames = self._lookback_rows(before.closed_to, after.seq) if query is None else self._new_rows(before.seq, after.seq)
             query = self._new_query(frames) if query is None else query
-            self.queries.put(name, None, query)
+            self.queries.remember(name, None, query)
             results = query.results(frames, ClosedRange(before.closed_to, after.closed_to))
             row_count = AppendedTable(self.reading, self.asset).append(self.asset.shaped(results), after)
         except BaseException:  # the query's state is ahead of the table
             self.queries.drop(name)
             raise
-        self.queries.put(name, stored_progress(self.reading.lake.live, self.asset).id, query)
+        self.queries.remember(name, stored_progress(self.reading.lake.live, self.asset).id, query)
         return row_count
 
     def _can_be_fed(self, closed_to: int, after: Progress) -> bool:

@@ -217,7 +217,7 @@ class RunningQueries:
             fed_step, query = self._running.get(table, (None, None))
         return query if query is not None and fed_step == step is not None and query.steps < MOST_STEPS else None
 
-    def put(self, table: str, step: str | None, query: RunningQuery) -> None:
+    def remember(self, table: str, step: str | None, query: RunningQuery) -> None:
         """Remember that a query was fed up to the step with this id; None while it is fed a step that is not committed yet."""
         with self._lock:
             self._running[table] = step, query

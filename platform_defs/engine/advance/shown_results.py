@@ -7,7 +7,7 @@ from pyspark.sql import functions as F
 
 from operators.columns import FINAL_AT, WINDOW_END, WINDOW_START, are_rows_equal, quoted, temporary
 from operators.timing import instant
-from operators.triggers import ROWS_SEEN, Moment, Trigger
+from operators.triggers import ROWS_SEEN, Trigger, TriggerContext
 
 Times = tuple[int | None, int | None]
 """A watermark and the ledger's clock, in epoch ms."""
@@ -39,7 +39,7 @@ class ShownWindows:
             now: the watermark and the clock.
             before: the same at the last advance that evaluated the trigger.
         """
-        fires = trigger.fires(Moment(F.col(_NOW), *now), Moment(F.col(_BEFORE), *before))
+        fires = trigger.fires(TriggerContext(F.col(_NOW), *now), TriggerContext(F.col(_BEFORE), *before))
         if isinstance(fires, bool):
             return table_rows if fires else self._still_open(present, shown, now[0])
         windows = self._count_rows(present, shown).withColumn(_FIRES, F.coalesce(fires, F.lit(False)))

@@ -11,8 +11,8 @@ def snapshot(advance: Advance) -> Advance:
         LedgerError: the ledger lacks a batch that the asset has handled.
         ProgressError: the asset's table was made with other settings, or an input was replaced since.
     """
-    pinned = advance.pin_versions()
-    now = progress(pinned.reading.lake, pinned.asset)
+    on_snapshot = advance.take_snapshot()
+    now = progress(on_snapshot.reading.lake, on_snapshot.asset)
     advance.reading.ledger.require(now.seq, f"table {advance.asset.name}")
-    pinned.reading.require_same_inputs(pinned.asset, now)
-    return pinned
+    on_snapshot.reading.require_same_inputs(on_snapshot.asset, now)
+    return on_snapshot

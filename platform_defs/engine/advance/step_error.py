@@ -47,7 +47,7 @@ class PromiseError(TidemarkError, RuntimeError):
         self.asset, self.keys = asset, keys
 
     @classmethod
-    def broken(cls, asset: str, keys: int) -> "PromiseError":
+    def violated(cls, asset: str, keys: int) -> "PromiseError":
         """Rows of a Top-N with `monotonic` move back in the order, or are deleted."""
         clause = "1 key breaks" if keys == 1 else f"{keys:,} keys break"
         return cls(

@@ -33,11 +33,11 @@ class StepInputs(ABC):
     reading: Reading
     asset: DerivedAsset
 
-    def names_former_keys(self, through: Sequence[str]) -> bool:
+    def names_former_keys(self, row_key: Sequence[str]) -> bool:
         """Whether the changes of the input have both keys of a row that moves from one key to another.
 
         Args:
-            through: the columns by which a row replaces another (see `ByKey`).
+            row_key: the columns by which a row replaces another (see `ByKey`).
         """
         return False
 
@@ -108,13 +108,13 @@ class TableRows(StepInputs):
 
     upstream: DerivedAsset
 
-    def names_former_keys(self, through: Sequence[str]) -> bool:
+    def names_former_keys(self, row_key: Sequence[str]) -> bool:
         """Whether the table is upserted by some of these columns: its changelog then has each row that another one replaces.
 
         In final results, and in a table with other key columns, the row that is replaced stays, so the changes do not have it.
         """
         emits, preparation = self.upstream.operator.emits, self.asset.preparation(0)
-        return emits.upserts and {*emits.key} <= {*through} and (preparation is None or preparation.keeps(emits.key))
+        return emits.upserts and {*emits.key} <= {*row_key} and (preparation is None or preparation.keeps(emits.key))
 
     @property
     def changes(self) -> TableChanges:

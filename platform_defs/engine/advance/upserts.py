@@ -10,7 +10,7 @@ from pyspark.sql import functions as F
 from assets.contracts import DerivedAsset
 from operators.changelog import difference
 from operators.columns import keys_of, rows_of_keys
-from operators.contract import PROMISE_BROKEN, Incremental, Promised
+from operators.contract import PROMISE_VIOLATED, Incremental, Promised
 from operators.engine_columns import PERIOD_END
 from operators.errors import OperatorError
 from operators.steps import ByKey, NewRows
@@ -65,10 +65,10 @@ class MergedRows(Strategy):
             return super().step(before, after)
         except PySparkException as error:
             operator = self.asset.operator
-            if not isinstance(operator, Promised) or PROMISE_BROKEN not in str(error):
+            if not isinstance(operator, Promised) or PROMISE_VIOLATED not in str(error):
                 raise
             if operator.monotonic:
-                raise PromiseError.broken(self.asset.name, self._count_moving_back(operator, before, after)) from error
+                raise PromiseError.violated(self.asset.name, self._count_moving_back(operator, before, after)) from error
         return self._recomputed_keys.step(before, after)
 
     def state(self, now: Progress) -> Iterator[StatePart]:
@@ -81,7 +81,7 @@ class MergedRows(Strategy):
 
     def _count_moving_back(self, operator: Promised, before: Progress, after: Progress) -> int:
         new_rows = self.inputs.mergeable_rows(before, after) or []
-        return count(operator.moving_back(self._current(UpsertedTable(self.reading, self.asset), new_rows), *new_rows))
+        return count(operator.keys_moving_back(self._current(UpsertedTable(self.reading, self.asset), new_rows), *new_rows))
 
     @property
     def _affected_by(self) -> tuple[str, ...]:
@@ -158,7 +158,7 @@ class RecomputedKeys(Strategy):
     @property
     def _keys_can_change(self) -> bool:
         """Whether rows can move to another key, and the changes of the inputs do not have both keys of such a row."""
-        return bool(self.reads.through) and not self.inputs.names_former_keys(self.reads.through)
+        return bool(self.reads.row_key) and not self.inputs.names_former_keys(self.reads.row_key)
 
     def _affected_keys(self, before: Progress, after: Progress) -> DataFrame | None:
         """The keys of the step's rows; if rows can move, also the keys of the rows that these replace. None if they are not known.
@@ -170,18 +170,18 @@ class RecomputedKeys(Strategy):
             return None
         if not self._keys_can_change:
             return keys_of(new_rows, self.reads.key)
-        through = self.reads.through
-        same_rows = [rows_of_keys(frame, keys_of(new_rows, through), through) for frame in self.inputs.all_rows(after)]
+        row_key = self.reads.row_key
+        same_rows = [rows_of_keys(frame, keys_of(new_rows, row_key), row_key) for frame in self.inputs.all_rows(after)]
         return materialize(keys_of([*new_rows, *same_rows], self.reads.key))  # few keys, which several joins read
 
     def _of_keys(self, keys: DataFrame, after: Progress) -> DataFrame:
         """The rows of the given keys after a step."""
-        key, through = self.reads.key, self.reads.through
+        key, row_key = self.reads.key, self.reads.row_key
         frames = [rows_of_keys(frame, keys, key) for frame in self.inputs.all_rows(after)]
         if not self._keys_can_change:
             return self.asset.rows(*frames)
-        row_keys = keys_of(frames, through)
-        return rows_of_keys(self.asset.rows(*[rows_of_keys(frame, row_keys, through) for frame in self.inputs.all_rows(after)]), keys, key)
+        row_keys = keys_of(frames, row_key)
+        return rows_of_keys(self.asset.rows(*[rows_of_keys(frame, row_keys, row_key) for frame in self.inputs.all_rows(after)]), keys, key)
 
     def _within_ttl(self, after: Progress) -> DataFrame | None:
         """The keys with a row that is not older than the TTL after a batch; None if keys have no TTL, or there is no watermark yet."""

@@ -80,7 +80,7 @@ class ChangeFeedError(TidemarkError, RuntimeError):
 
 
 @dataclass(frozen=True)
-class Landed:
+class LandedVersion:
     """A version of a table whose changes were landed.
 
     Args:
@@ -92,7 +92,7 @@ class Landed:
     rows: int
 
 
-def land_changes(table: str, folder: Path, *, first: int = 0, storage_options: dict[str, str] | None = None) -> list[Landed]:
+def land_changes(table: str, folder: Path, *, first: int = 0, storage_options: dict[str, str] | None = None) -> list[LandedVersion]:
     """Land the changes of a table since the last call.
 
     Each version becomes one Parquet file, which is built in memory. It has the table's columns, `change` (`+I`, `-U`, `+U` or `-D`),
@@ -176,7 +176,7 @@ def _write_position(path: Path, table_id: str, version: int) -> None:
     hidden.replace(path)
 
 
-def _land(delta: DeltaTable, table: str, table_id: str, version: int, folder: Path) -> Landed:
+def _land(delta: DeltaTable, table: str, table_id: str, version: int, folder: Path) -> LandedVersion:
     """Land a version, then note it as landed: after a kill in between, its file shows that it was landed."""
     with _reading(table):
         rows = pa.table(delta.load_cdf(starting_version=version, ending_version=version))
@@ -190,7 +190,7 @@ def _land(delta: DeltaTable, table: str, table_id: str, version: int, folder: Pa
                 _set_rising_time(hidden, folder)
                 hidden.replace(path)
             _write_position(folder / _POSITION, table_id, version)
-    return Landed(version, rows.num_rows)
+    return LandedVersion(version, rows.num_rows)
 
 
 def _set_rising_time(hidden: Path, folder: Path) -> None:

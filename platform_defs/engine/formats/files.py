@@ -67,13 +67,13 @@ class File:
 
     @property
     def offset(self) -> str:
-        """The file's entry in the ledger."""
+        """The file as the ledger records it in `offsets`."""
         retry_marks = [str(self.retries)] if self.retries else []
         return "|".join([*self._state, *([UNREAD, *retry_marks] if self.fault else [])])
 
     @property
     def retry(self) -> str:
-        """The ledger's entry for one more request to read the file again unchanged."""
+        """What the ledger records in `offsets` for one more request to read the file again unchanged."""
         return "|".join([*self._state, RETRY, str(self.retries + 1)])
 
     @property

@@ -42,8 +42,8 @@ def exact_decimals(struct: StructType, texts: str, options: Mapping[str, str]) -
         options: the options of that parse.
     """
     names, columns = struct.fieldNames(), [F.col(f"{texts}.{quoted_name(n)}") for n in struct.fieldNames()]
-    may_lack_digits = F.rlike("value", F.lit(_MANY_DIGITS)) | _any([F.length(c) > _MOST_EXACT_CHARACTERS for c in columns])
-    has_huge = F.rlike("value", F.lit(_HUGE_NUMBER)) | _any([F.rlike(c, F.lit(_HUGE_TEXT)) for c in columns])
+    may_lack_digits = F.rlike("value", F.lit(_MANY_DIGITS)) | _any_true([F.length(c) > _MOST_EXACT_CHARACTERS for c in columns])
+    has_huge = F.rlike("value", F.lit(_HUGE_NUMBER)) | _any_true([F.rlike(c, F.lit(_HUGE_TEXT)) for c in columns])
     keys = F.filter(F.json_object_keys("value"), lambda k: k.isin(names))
     # the texts have the last value of a repeated key, but the parser of decimals reads all of its values
     is_named_once = F.size(keys) == F.size(F.array_distinct(keys))
@@ -70,5 +70,5 @@ def _exact_text(name: str, texts: str, digits: str) -> Column:
     return F.coalesce(F.when(~has_comma, F.col(f"{digits}.{quoted_name(name)}").cast("string")), text)
 
 
-def _any(conditions: Sequence[Column]) -> Column:
+def _any_true(conditions: Sequence[Column]) -> Column:
     return combine_balanced([F.coalesce(c, F.lit(False)) for c in conditions], lambda a, b: a | b, F.lit(False))

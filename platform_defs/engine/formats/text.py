@@ -68,8 +68,8 @@ class LineColumns:
 
 def parser_options(contract: SourceContract, defaults: Mapping[str, str]) -> dict[str, str]:
     """The options for a parser: a contract's options override the defaults, and `_LENIENT` overrides both. Names ignore case."""
-    chosen = {name.lower(): value for name, value in contract.options.items() if name.lower() != HEADER}
-    return {name.lower(): value for name, value in defaults.items()} | chosen | {n.lower(): v for n, v in _LENIENT.items()}
+    of_contract = {name.lower(): value for name, value in contract.options.items() if name.lower() != HEADER}
+    return {name.lower(): value for name, value in defaults.items()} | of_contract | {n.lower(): v for n, v in _LENIENT.items()}
 
 
 def lines(spark: SparkSession, files: Sequence[File], ordered: Sequence[File], blank: str = BLANK) -> DataFrame:

@@ -24,7 +24,7 @@ WAITS_S = (1.0, 5.0)
 
 
 @dataclass
-class Patience:
+class ReadRetries:
     """The retries for the reads of one source in one micro-batch.
 
     Args:
@@ -77,7 +77,7 @@ class CheckedFiles:
         return CheckedFiles(self.files + further.files, self.unread + further.unread)
 
 
-def isolate_unreadable(spark: SparkSession, contract: SourceContract, files: Sequence[File], patience: Patience) -> CheckedFiles:
+def isolate_unreadable(spark: SparkSession, contract: SourceContract, files: Sequence[File], retries: ReadRetries) -> CheckedFiles:
     """Read each file to its end, and isolate the files that cannot be read because they are damaged, missing or unreachable now."""
 
     def unparsed(files_to_check: Sequence[File]) -> DataFrame:
@@ -86,21 +86,21 @@ def isolate_unreadable(spark: SparkSession, contract: SourceContract, files: Seq
         frames = [lines(spark, text_files, text_files).select(PATH)] if text_files else []
         return reduce(DataFrame.unionByName, frames + ([read(spark, contract, columnar).select(PATH)] if columnar else []))
 
-    checked = _check_files(unparsed, files, patience)
+    checked = _check_files(unparsed, files, retries)
     has_unreadable = checked.unread or [f.fault for f in checked.files] != [f.fault for f in files]
-    return checked if has_unreadable else _check_files(lambda part: read(spark, contract, part), files, patience)
+    return checked if has_unreadable else _check_files(lambda part: read(spark, contract, part), files, retries)
 
 
-def _check_files(rows: Callable[[Sequence[File]], DataFrame], files: Sequence[File], patience: Patience) -> CheckedFiles:
+def _check_files(rows: Callable[[Sequence[File]], DataFrame], files: Sequence[File], retries: ReadRetries) -> CheckedFiles:
     """Read all files; if that fails, read each half of them, recursively, until the unreadable files are found."""
     error = _error_of_read(rows, files)
-    while error is not None and error.kind == "transient" and patience.wait():
+    while error is not None and error.kind == "transient" and retries.wait():
         error = _error_of_read(rows, files)
     if error is None:
         return CheckedFiles(list(files))
     if len(files) > 1:
         half = len(files) // 2
-        return _check_files(rows, files[:half], patience) + _check_files(rows, files[half:], patience)
+        return _check_files(rows, files[:half], retries) + _check_files(rows, files[half:], retries)
     [file] = files
     if error.kind == "transient" or file.is_range:  # a range is never quarantined as a whole: its other records are good
         return CheckedFiles(unread=[Unread(file, error.reason)])

@@ -15,7 +15,7 @@ from platform_defs.engine.ledger.ledger import Ledger
 
 
 @dataclass(frozen=True)
-class Ahead:
+class SourceAhead:
     """A source that waits for its alignment group.
 
     Args:
@@ -27,13 +27,13 @@ class Ahead:
     ahead_ms: int | None
 
 
-def sources_ahead(ledger: Ledger, contracts: Mapping[str, SourceContract]) -> dict[str, Ahead]:
+def sources_ahead(ledger: Ledger, contracts: Mapping[str, SourceContract]) -> dict[str, SourceAhead]:
     """The sources that wait for their alignment groups, by name."""
     groups: dict[str, list[SourceContract]] = {}
     for contract in contracts.values():
         if contract.alignment is not None:
             groups.setdefault(contract.alignment.group, []).append(contract)
-    last, ahead_by_source = ledger.newest_rows() if groups else {}, dict[str, Ahead]()
+    last, ahead_by_source = ledger.newest_rows() if groups else {}, dict[str, SourceAhead]()
     for group in groups.values():
         watermarks = {contract.name: last[contract.name].watermark if contract.name in last else None for contract in group}
         active = [contract.name for contract in group if contract.name not in last or not last[contract.name].idle]
@@ -43,13 +43,13 @@ def sources_ahead(ledger: Ledger, contracts: Mapping[str, SourceContract]) -> di
     return ahead_by_source
 
 
-def _ahead(contract: SourceContract, watermarks: Mapping[str, int | None], lowest: str) -> Ahead | None:
+def _ahead(contract: SourceContract, watermarks: Mapping[str, int | None], lowest: str) -> SourceAhead | None:
     watermark, lowest_watermark = watermarks[contract.name], watermarks[lowest]
     if contract.alignment is None or watermark is None or contract.name == lowest:
         return None
     if lowest_watermark is None:
-        return Ahead(lowest, None)
-    return Ahead(lowest, watermark - lowest_watermark) if watermark - lowest_watermark > contract.alignment.max_drift_ms else None
+        return SourceAhead(lowest, None)
+    return SourceAhead(lowest, watermark - lowest_watermark) if watermark - lowest_watermark > contract.alignment.max_drift_ms else None
 
 
 def next_files(files: Iterable[File], contracts: Mapping[str, SourceContract]) -> tuple[list[File], set[str]]:

@@ -17,7 +17,7 @@ from platform_defs.engine.formats.built_once import built_once
 from platform_defs.engine.formats.raw_rows import RAW
 from platform_defs.engine.ingest import event_time_spread
 from platform_defs.engine.ingest.errors import IngestError
-from platform_defs.engine.ingest.validate import BROKEN, IS_MARKER, REASON, ROW_WATERMARK
+from platform_defs.engine.ingest.validate import IS_MARKER, REASON, ROW_WATERMARK, VIOLATED
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def measures(contract: SourceContract, *, with_bytes: bool = False) -> list[Colu
         F.count_if(good).alias("good"),
         F.count_if(F.col(REASON).isNotNull()).alias("quarantined"),
         F.count_if(F.col(REASON).isNull() & F.col(IS_MARKER)).alias("markers"),
-        F.count_if(good & (F.size(BROKEN) > 0)).alias("warned"),
+        F.count_if(good & (F.size(VIOLATED) > 0)).alias("warned"),
         F.min(F.when(good, millis(F.col(EVENT_TIME)))).alias("first"),
         F.max(F.when(good, millis(F.col(EVENT_TIME)))).alias("last"),
         F.max(F.when(F.col(REASON).isNull(), millis(F.col(ROW_WATERMARK)))).alias("watermark"),
@@ -80,7 +80,7 @@ def measures(contract: SourceContract, *, with_bytes: bool = False) -> list[Colu
             for column in ranged_key(contract)
             for aggregate in (F.min, F.max)
         ],
-        *[F.count_if(good & F.array_contains(BROKEN, name)).alias(f"failed_{name}") for name in _failing(contract)],
+        *[F.count_if(good & F.array_contains(VIOLATED, name)).alias(f"failed_{name}") for name in _failing(contract)],
     ]
 
 
@@ -90,9 +90,9 @@ def counts_of(contract: SourceContract, measured: Mapping[str, Any]) -> BatchCou
     Raises:
         IngestError: rows violate a rule with the action `fail`.
     """
-    broken = {name: measured[f"failed_{name}"] for name in _failing(contract) if measured[f"failed_{name}"]}
-    if broken:
-        raise IngestError.rule_failed(contract.name, broken)
+    violations = {name: measured[f"failed_{name}"] for name in _failing(contract) if measured[f"failed_{name}"]}
+    if violations:
+        raise IngestError.rule_failed(contract.name, violations)
     counts = {name: value for name, value in measured.items() if not name.startswith("failed_")}
     if any(isinstance(contract.struct[k].dataType, DateType) for k in ranged_key(contract)):
         bounds = {name: counts.get(name) for name in ("min_key", "max_key")}

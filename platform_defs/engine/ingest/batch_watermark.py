@@ -14,11 +14,11 @@ from platform_defs.engine.ingest.errors import IngestError
 from platform_defs.engine.ingest.validate import FIRST_TIME, LAST_TIME
 from platform_defs.engine.lake.errors import data_exception
 from platform_defs.engine.lake.small_queries import collect
-from platform_defs.engine.ledger.ledger import SourceEntry
+from platform_defs.engine.ledger.ledger import SourceBatch
 
 
 def watermark_after(
-    contract: SourceContract, counts: BatchCounts, validated: DataFrame, last: SourceEntry | None, lowest: int | None, now: int
+    contract: SourceContract, counts: BatchCounts, validated: DataFrame, last: SourceBatch | None, lowest: int | None, now: int
 ) -> int | None:
     """The source's watermark after a batch; None if it has none yet. It is never lower than before the batch.
 
@@ -55,7 +55,7 @@ def _expression_mark(strategy: BatchExpression, contract: SourceContract, valida
     return row["watermark"]
 
 
-def _generated_mark(strategy: Generated, contract: SourceContract, counts: BatchCounts, last: SourceEntry | None, now: int) -> int | None:
+def _generated_mark(strategy: Generated, contract: SourceContract, counts: BatchCounts, last: SourceBatch | None, now: int) -> int | None:
     if counts.first is None or counts.last is None:
         return None
     newest_before = last and last.max_event_time

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from assets.contracts import BoundedOutOfOrderness, DerivedAsset, SourceContract
 from platform_defs.engine.inputs.input import Input, TableInput, input_named
-from platform_defs.engine.ledger.ledger import Entry, Ledger, SourceEntry, next_row
+from platform_defs.engine.ledger.ledger import Batch, Ledger, SourceBatch, next_row
 
 MOST_STEPS, LONGEST_STEP = 60, 3_600_000
 """While results are pending, a control batch moves the clock after each 60th of the longest time for which they may be pending, and at
@@ -42,8 +42,8 @@ def watermark_at(contract: SourceContract, now: int) -> int:
 
 
 def clock_rows(
-    last: Mapping[str, SourceEntry], contracts: Mapping[str, SourceContract], seq: int, now: int, sources_with_rows: Collection[str] = ()
-) -> Entry:
+    last: Mapping[str, SourceBatch], contracts: Mapping[str, SourceContract], seq: int, now: int, sources_with_rows: Collection[str] = ()
+) -> Batch:
     """The rows of a batch for the sources that follow the clock.
 
     Args:
@@ -53,10 +53,10 @@ def clock_rows(
         now: the batch's time.
         sources_with_rows: the sources that have a row in the batch already.
     """
-    rows: list[SourceEntry] = []
+    rows: list[SourceBatch] = []
     for name, contract in contracts.items():
         if follows_clock(contract) and name not in sources_with_rows:
-            row = last.get(name) or SourceEntry(seq=seq, kind="clock", ingested_at=now, source=name)
+            row = last.get(name) or SourceBatch(seq=seq, kind="clock", ingested_at=now, source=name)
             watermark = watermark_at(contract, now) if row.watermark is None else max(row.watermark, watermark_at(contract, now))
             rows.append(next_row(row, seq=seq, kind="clock", ingested_at=now, watermark=watermark, idle=False))
     return tuple(rows)
@@ -87,7 +87,7 @@ def waiting_sources(ledger: Ledger, contracts: Mapping[str, SourceContract], wai
     ]
 
 
-def may_be_pending(last: Mapping[str, SourceEntry], source: str, waits: Sequence[Wait]) -> bool:
+def may_be_pending(last: Mapping[str, SourceBatch], source: str, waits: Sequence[Wait]) -> bool:
     """Whether results may be pending until a source that follows the clock raises its watermark.
 
     Args:
@@ -100,12 +100,12 @@ def may_be_pending(last: Mapping[str, SourceEntry], source: str, waits: Sequence
     return bool(final_at) and (row is None or row.watermark is None or row.watermark < max(final_at))
 
 
-def _newest(last: Mapping[str, SourceEntry], wait: Wait) -> int | None:
+def _newest(last: Mapping[str, SourceBatch], wait: Wait) -> int | None:
     """The newest event time of the sources of a table."""
     return max((t for name in wait.sources if name in last and (t := last[name].max_event_time) is not None), default=None)
 
 
-def _must_move(last: Mapping[str, SourceEntry], contract: SourceContract, wait: Wait, now: int) -> bool:
+def _must_move(last: Mapping[str, SourceBatch], contract: SourceContract, wait: Wait, now: int) -> bool:
     newest = _newest(last, wait)
     if newest is None:
         return False

@@ -12,8 +12,8 @@ from platform_defs.engine.ingest.errors import IngestError
 from platform_defs.engine.ingest.idle_sources import idle_sources
 from platform_defs.engine.ingest.uncommitted import clear_uncommitted
 from platform_defs.engine.ingest.writer import LedgerWriter
-from platform_defs.engine.ledger.ledger import Entry, Kind, Ledger, SourceEntry, next_row
-from platform_defs.engine.ledger.open_batch import Batch
+from platform_defs.engine.ledger.ledger import Batch, Kind, Ledger, SourceBatch, next_row
+from platform_defs.engine.ledger.open_batch import OpenBatch
 from platform_defs.engine.ledger.snapshot import LedgerSnapshot
 
 
@@ -27,7 +27,7 @@ class ControlBatches(LedgerWriter):
 
     waits: Mapping[str, Sequence[Wait]] = field(default_factory=dict, kw_only=True)
 
-    def watermark(self, marks: Mapping[str, int]) -> Entry | None:
+    def watermark(self, marks: Mapping[str, int]) -> Batch | None:
         """Raise the watermarks of sources to given values (epoch ms). A value below a source's watermark has no effect.
 
         An idle source becomes active again, until its idle timeout has passed once more.
@@ -40,7 +40,7 @@ class ControlBatches(LedgerWriter):
         """
         return self._write("watermark", marks, lambda _: marks)
 
-    def drain(self, longest_delay: int, sources: Collection[str] | None = None) -> Entry | None:
+    def drain(self, longest_delay: int, sources: Collection[str] | None = None) -> Batch | None:
         """Mark the end of the input: raise the watermarks of sources to the newest event time of all of them + `longest_delay` + 1 ms.
 
         Idle sources become active again: the watermark of an operator whose sources are all idle does not advance. The watermark of a
@@ -59,13 +59,13 @@ class ControlBatches(LedgerWriter):
         """
         ending = self.contracts if sources is None else sources
 
-        def marks(last: Mapping[str, SourceEntry]) -> Mapping[str, int]:
+        def marks(last: Mapping[str, SourceBatch]) -> Mapping[str, int]:
             newest_times = [time for name in ending if name in last and (time := last[name].max_event_time) is not None]
             return dict.fromkeys(ending, max(newest_times) + longest_delay + 1) if newest_times else {}
 
         return self._write("drain", ending, marks)
 
-    def idle(self) -> Entry | None:
+    def idle(self) -> Batch | None:
         """Record the sources without rows for longer than their idle timeout, and move the clock of sources with processing time.
 
         Returns:
@@ -86,12 +86,12 @@ class ControlBatches(LedgerWriter):
     def _waiting_for_clock(self, known: Ledger) -> Sequence[str]:
         return waiting_sources(known, self.contracts, self.waits, known.now()) if known.head else []
 
-    def _newly_idle(self, known: Ledger) -> Mapping[str, SourceEntry]:
+    def _newly_idle(self, known: Ledger) -> Mapping[str, SourceBatch]:
         return idle_sources(known, self.contracts, known.now()) if known.head else {}
 
     def _write(
-        self, kind: Kind, names: Collection[str], marks_after: Callable[[Mapping[str, SourceEntry]], Mapping[str, int]]
-    ) -> Entry | None:
+        self, kind: Kind, names: Collection[str], marks_after: Callable[[Mapping[str, SourceBatch]], Mapping[str, int]]
+    ) -> Batch | None:
         """Raise the watermarks of sources; they are computed once this holds the lock, since other writers may add rows before."""
         unknown = [name for name in names if name not in self.contracts]
         if unknown:
@@ -110,21 +110,21 @@ class ControlBatches(LedgerWriter):
                 batch, tuple(_raise_mark(last.get(name), name, watermark, batch, kind) for name, watermark in marks.items())
             )
 
-    def _commit(self, batch: Batch, rows: Entry) -> Entry:
-        entry = rows + clock_rows(batch.known.newest_rows(), self.contracts, batch.seq, batch.now, {row.source for row in rows})
+    def _commit(self, batch: OpenBatch, rows: Batch) -> Batch:
+        committed = rows + clock_rows(batch.known.newest_rows(), self.contracts, batch.seq, batch.now, {row.source for row in rows})
         clear_uncommitted(self.spark, self.lake, batch, self.contracts)
         point("control_batch.before_ledger")
-        batch.commit([entry])
+        batch.commit([committed])
         point("control_batch.after_ledger")
-        return entry
+        return committed
 
 
-def _has_reached(last: SourceEntry | None, watermark: int) -> bool:
+def _has_reached(last: SourceBatch | None, watermark: int) -> bool:
     """Whether a source's watermark has reached `watermark`, and the source is not idle."""
     return last is not None and not last.idle and last.watermark is not None and last.watermark >= watermark
 
 
-def _raise_mark(last: SourceEntry | None, source: str, watermark: int, batch: Batch, kind: Kind) -> SourceEntry:
-    row = last or SourceEntry(seq=batch.seq, kind=kind, ingested_at=batch.now, source=source)
+def _raise_mark(last: SourceBatch | None, source: str, watermark: int, batch: OpenBatch, kind: Kind) -> SourceBatch:
+    row = last or SourceBatch(seq=batch.seq, kind=kind, ingested_at=batch.now, source=source)
     raised = watermark if row.watermark is None else max(watermark, row.watermark)
     return next_row(row, seq=batch.seq, kind=kind, ingested_at=batch.now, watermark=raised, idle=False)

@@ -7,7 +7,7 @@ from operators.errors import TidemarkError, did_you_mean
 from platform_defs.engine.formats.files import TOPIC
 from platform_defs.engine.formats.new_columns import NewColumn
 from platform_defs.engine.formats.unreadable_files import Unread
-from platform_defs.engine.ledger.ledger import Entry
+from platform_defs.engine.ledger.ledger import Batch
 from platform_defs.safe_text import shortened
 
 _SHOWN = 5
@@ -17,9 +17,9 @@ class IngestError(TidemarkError, RuntimeError):
     """A micro-batch was not ingested; the ledger has no batch for it."""
 
     @classmethod
-    def rule_failed(cls, source: str, broken: Mapping[str, int]) -> "IngestError":
+    def rule_failed(cls, source: str, violations: Mapping[str, int]) -> "IngestError":
         """Rows violate rules with the action `fail`."""
-        counts = ", ".join(f"{rule} ({count} rows)" for rule, count in sorted(broken.items()))
+        counts = ", ".join(f"{rule} ({count} rows)" for rule, count in sorted(violations.items()))
         return cls(
             f"source {source!r} violates rules whose action is 'fail': {counts}; nothing of the micro-batch was committed. "
             "Correct the input, or give the rule the action 'quarantine' or 'warn'"
@@ -108,13 +108,13 @@ class UnreadError(IngestError):
 
     Args:
         unread: the files.
-        entries: the batches of the files that were ingested.
+        batches: the batches of the files that were ingested.
         unlisted: the folders and files that could not be listed, by path, and why.
         refused: the sources of which a topic is not read until a user decides, and why.
     """
 
     unread: Sequence[Unread]
-    entries: Sequence[Entry]
+    batches: Sequence[Batch]
     unlisted: Mapping[str, str] = field(default_factory=dict)
     refused: Mapping[str, str] = field(default_factory=dict)
 

@@ -6,11 +6,11 @@ from assets.contracts import SourceContract
 from operators.timing import length_ms
 from platform_defs.engine.ingest.alignment import sources_ahead
 from platform_defs.engine.ingest.clock import follows_clock
-from platform_defs.engine.ledger.ledger import Ledger, SourceEntry
+from platform_defs.engine.ledger.ledger import Ledger, SourceBatch
 from platform_defs.engine.ledger.new_rows import IDLE
 
 
-def idle_sources(ledger: Ledger, contracts: Mapping[str, SourceContract], now: int) -> dict[str, SourceEntry]:
+def idle_sources(ledger: Ledger, contracts: Mapping[str, SourceContract], now: int) -> dict[str, SourceBatch]:
     """The sources whose idle timeout has passed by the wall clock, and which are not recorded as idle yet.
 
     The timeout starts with a source's newest rows or set watermark, or for a source without either with the ledger's first batch. A
@@ -18,9 +18,9 @@ def idle_sources(ledger: Ledger, contracts: Mapping[str, SourceContract], now: i
     whose watermark follows the clock is never idle, nor is one that is not read because it is ahead of its alignment group.
     """
     now, began = min(now, ledger.wall_clock()), ledger.first_batch_at()
-    last, ahead, newly_idle = ledger.newest_rows(), sources_ahead(ledger, contracts), dict[str, SourceEntry]()
+    last, ahead, newly_idle = ledger.newest_rows(), sources_ahead(ledger, contracts), dict[str, SourceBatch]()
     for name, contract in contracts.items():
-        row = last.get(name) or SourceEntry(seq=0, kind="inactive", ingested_at=began, source=name)
+        row = last.get(name) or SourceBatch(seq=0, kind="inactive", ingested_at=began, source=name)
         last_active = ledger.last_active_at(name)
         silent = now - (began if last_active is None else last_active)
         is_recorded = row.idle and ledger.source(name).idle_rule == IDLE

@@ -25,7 +25,7 @@ from platform_defs.engine.formats.read_errors import may_pass
 from platform_defs.engine.formats.reader import is_columnar, of_known_format, read
 from platform_defs.engine.formats.schema_registry import RegistryError
 from platform_defs.engine.formats.topics import Partition
-from platform_defs.engine.formats.unreadable_files import CheckedFiles, Patience, Unread, isolate_unreadable
+from platform_defs.engine.formats.unreadable_files import CheckedFiles, ReadRetries, Unread, isolate_unreadable
 from platform_defs.engine.ingest import event_time_spread
 from platform_defs.engine.ingest.appended_rows import PARQUET_V2, log_rows, quarantine_rows
 from platform_defs.engine.ingest.attempts import GOOD, attempt_of, is_same_input
@@ -59,16 +59,16 @@ from platform_defs.engine.lake.plan_inputs import record_sizes
 from platform_defs.engine.lake.small_queries import collect, materialize_and_measure
 from platform_defs.engine.lake.tables import LakeSnapshot
 from platform_defs.engine.lake.waits import MAINTENANCE_PATIENCE_S, Purpose
-from platform_defs.engine.ledger.ledger import Entry, SourceEntry, next_row
-from platform_defs.engine.ledger.open_batch import Batch
+from platform_defs.engine.ledger.ledger import Batch, SourceBatch, next_row
+from platform_defs.engine.ledger.open_batch import OpenBatch
 from platform_defs.engine.ledger.snapshot import last_with_rows
 
 
 @dataclass(frozen=True)
-class _Done:
+class _SourceResult:
     """The result for one source: its ledger row (None if no file could be read), and the files that could not be read now."""
 
-    entry: SourceEntry | None
+    source_batch: SourceBatch | None
     unread: Sequence[Unread]
 
 
@@ -77,14 +77,14 @@ class Ingest(LedgerWriter):
     """Ingests micro-batches.
 
     Args:
-        patience: creates the retries of one source's reads. A read is retried if its failure is not caused by the file's content.
+        retries: creates the retries of one source's reads. A read is retried if its failure is not caused by the file's content.
         purpose: the purpose of the ledger's lock. Other writers wait for a `stream`.
     """
 
-    patience: Callable[[], Patience] = field(default=Patience, kw_only=True)
+    retries: Callable[[], ReadRetries] = field(default=ReadRetries, kw_only=True)
     purpose: Purpose = field(default="write", kw_only=True)
 
-    def files(self, files: Sequence[File]) -> Entry | None:
+    def files(self, files: Sequence[File]) -> Batch | None:
         """Ingest files as one batch; files that the ledger records already are skipped.
 
         Returns:
@@ -98,12 +98,12 @@ class Ingest(LedgerWriter):
         with self.lake.writer("ledger", self.purpose, MAINTENANCE_PATIENCE_S):
             batch = self._begin()  # before the lookup of new files, so that this batch fails if another writer commits after it
             new_files = self._new_files_by_source(files, batch)
-            entry, unread = self._ingest_batch(new_files, batch) if new_files else (None, [])
+            committed, unread = self._ingest_batch(new_files, batch) if new_files else (None, [])
         if unread:
-            raise UnreadError(unread, [entry] if entry else [])
-        return entry
+            raise UnreadError(unread, [committed] if committed else [])
+        return committed
 
-    def _new_files_by_source(self, files: Sequence[File], batch: Batch) -> dict[str, list[File]]:
+    def _new_files_by_source(self, files: Sequence[File], batch: OpenBatch) -> dict[str, list[File]]:
         new_by_source: dict[str, list[File]] = {}
         for source in sorted({f.source for f in files}):
             of_source = [f for f in files if f.source == source]
@@ -114,29 +114,29 @@ class Ingest(LedgerWriter):
             new_by_source |= {source: sorted(new_by_path.values())} if new_by_path else {}
         return new_by_source
 
-    def _ingest_batch(self, files: Mapping[str, Sequence[File]], batch: Batch) -> tuple[Entry | None, list[Unread]]:
+    def _ingest_batch(self, files: Mapping[str, Sequence[File]], batch: OpenBatch) -> tuple[Batch | None, list[Unread]]:
         last, contracts = batch.known.newest_rows(), self.contracts
         attempts = {name: attempt_of(batch.seq, contracts[name], files[name], batch.now) for name in files}
         require_logs(self.lake, batch.known, self.contracts)
         clear_uncommitted(self.spark, self.lake, batch, self.contracts, attempts)
         results = self._in_parallel(lambda name: self._ingest_source(batch, contracts[name], files[name], last.get(name)), list(files))
         unread = [failure for result in results for failure in result.unread]
-        rows = tuple(result.entry for result in results if result.entry is not None)
+        rows = tuple(result.source_batch for result in results if result.source_batch is not None)
         if not rows:
             return None, unread
         point("ingest.before_ledger")
-        entry = rows + self._newly_idle(batch, set(files))
-        entry += clock_rows(last, self.contracts, batch.seq, batch.now, {row.source for row in entry})
-        batch.commit([entry])
+        committed = rows + self._newly_idle(batch, set(files))
+        committed += clock_rows(last, self.contracts, batch.seq, batch.now, {row.source for row in committed})
+        batch.commit([committed])
         point("ingest.after_ledger")
-        return entry, unread
+        return committed, unread
 
-    def _in_parallel(self, work: Callable[[str], _Done], names: Sequence[str]) -> list[_Done]:
+    def _in_parallel(self, work: Callable[[str], _SourceResult], names: Sequence[str]) -> list[_SourceResult]:
         """Ingest all sources in parallel: one source is planned and committed while another's rows are processed."""
         with ThreadPoolExecutor(len(names)) as pool:
             return list(pool.map(work, names))
 
-    def _newly_idle(self, batch: Batch, ingested_sources: set[str]) -> Entry:
+    def _newly_idle(self, batch: OpenBatch, ingested_sources: set[str]) -> Batch:
         """The ledger rows for sources that have become idle and have no files in this batch."""
         return tuple(
             next_row(row, seq=batch.seq, kind="inactive", ingested_at=batch.now, idle=True)
@@ -144,32 +144,32 @@ class Ingest(LedgerWriter):
             if name not in ingested_sources
         )
 
-    def _ingest_source(self, batch: Batch, contract: SourceContract, files: Sequence[File], last: SourceEntry | None) -> _Done:
+    def _ingest_source(self, batch: OpenBatch, contract: SourceContract, files: Sequence[File], last: SourceBatch | None) -> _SourceResult:
         """Ingest a source's files. Damaged files are quarantined, and files that cannot be read now are skipped."""
-        patience, unread, applied_contract = self.patience(), list[Unread](), contract
+        retries, unread, applied_contract = self.retries(), list[Unread](), contract
         while files:
             try:
                 for column in refused_columns(self.spark, contract, files):
                     raise IngestError.refused(contract.name, column)
                 applied_contract = with_new_columns(self.spark, self.lake, contract, files)
-                entry = self._ingest_once(batch, applied_contract, files, last)
+                source_batch = self._ingest_once(batch, applied_contract, files, last)
                 if not (changed := changed_ranges(self.spark, files)):
                     starts = starts_of_unread(unread, batch.known.topic_ends(contract.name))
-                    return _Done(replace(entry, offsets=(*entry.offsets, *starts)), unread)
+                    return _SourceResult(replace(source_batch, offsets=(*source_batch.offsets, *starts)), unread)
                 checked = CheckedFiles([f for f in files if f not in [c.file for c in changed]], changed)
             except RegistryError as error:
-                return _Done(None, [*unread, *[Unread(file, str(error)) for file in files]])
+                return _SourceResult(None, [*unread, *[Unread(file, str(error)) for file in files]])
             except (PySparkException, Py4JJavaError) as error:
-                used_before = patience.used
-                checked = isolate_unreadable(self.spark, applied_contract, files, patience)
+                used_before = retries.used
+                checked = isolate_unreadable(self.spark, applied_contract, files, retries)
                 has_unreadable = checked.unread or [f.fault for f in checked.files] != [f.fault for f in files]
-                if not has_unreadable and not (may_pass(error) and (patience.used > used_before or patience.wait())):
+                if not has_unreadable and not (may_pass(error) and (retries.used > used_before or retries.wait())):
                     raise
             files, unread = checked.files, unread + checked.unread
             clear_uncommitted(self.spark, self.lake, batch, {contract.name: contract})
-        return _Done(None, unread)
+        return _SourceResult(None, unread)
 
-    def _ingest_once(self, batch: Batch, contract: SourceContract, files: Sequence[File], last: SourceEntry | None) -> SourceEntry:
+    def _ingest_once(self, batch: OpenBatch, contract: SourceContract, files: Sequence[File], last: SourceBatch | None) -> SourceBatch:
         """Write the rows of a source's files to its log and quarantine; returns the source's ledger row. A file that fails is an error."""
         validated, measured = self._computed_once(contract, files, batch.now)
         try:
@@ -180,7 +180,7 @@ class Ingest(LedgerWriter):
             repeated = self._find_duplicates(validated, contract, counts, last_with_rows(batch.known, contract.name))
             attempt = attempt_of(batch.seq, contract, files, batch.now) | {GOOD: counts.good}
             accepted = self._write(validated, repeated, contract, counts, batch, attempt, of_topics)
-            blank = SourceEntry(seq=batch.seq, kind="rows", ingested_at=batch.now, source=contract.name)
+            blank = SourceBatch(seq=batch.seq, kind="rows", ingested_at=batch.now, source=contract.name)
             wall_clock = self.ledger.wall_clock()
             partitions = PartitionTimes.read(last.partitions if last else ()).after_batch(validated, files, counts.last, wall_clock)
             lowest = partitions.lowest(wall_clock, contract.idle_timeout)
@@ -244,7 +244,7 @@ class Ingest(LedgerWriter):
         repeated: tuple[DataFrame, int] | None,
         contract: SourceContract,
         counts: BatchCounts,
-        batch: Batch,
+        batch: OpenBatch,
         attempt: dict[str, Any],
         has_offsets: bool,
     ) -> int:
@@ -265,7 +265,7 @@ class Ingest(LedgerWriter):
     def _append(
         self,
         contract: SourceContract,
-        batch: Batch,
+        batch: OpenBatch,
         attempt: dict[str, Any],
         rows: DataFrame,
         table: str,

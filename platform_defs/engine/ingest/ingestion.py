@@ -8,10 +8,10 @@ from pathlib import Path
 from pyspark.sql import SparkSession
 
 from assets.contracts import DerivedAsset, SourceContract
-from platform_defs.engine.formats.delta_change_feed import Landed, land_changes
+from platform_defs.engine.formats.delta_change_feed import LandedVersion, land_changes
 from platform_defs.engine.formats.files import File
 from platform_defs.engine.formats.kafka_options import Topics
-from platform_defs.engine.ingest.alignment import Ahead, sources_ahead
+from platform_defs.engine.ingest.alignment import SourceAhead, sources_ahead
 from platform_defs.engine.ingest.change_feed import check_feed
 from platform_defs.engine.ingest.clock import waits_of
 from platform_defs.engine.ingest.control_batches import ControlBatches
@@ -23,10 +23,10 @@ from platform_defs.engine.ingest.new_records import NewRecords, new_records
 from platform_defs.engine.ingest.quarantine import Quarantine
 from platform_defs.engine.ingest.quarantine_list import QuarantineList
 from platform_defs.engine.ingest.replay import Replay
-from platform_defs.engine.ingest.stream import OnEntry, OnQuiet, Stream, writer_name
+from platform_defs.engine.ingest.stream import OnBatch, OnQuiet, Stream, writer_name
 from platform_defs.engine.ingest.topic_ranges import topic_ranges
 from platform_defs.engine.lake.tables import Lake
-from platform_defs.engine.ledger.ledger import Entry, Ledger
+from platform_defs.engine.ledger.ledger import Batch, Ledger
 
 _ONLY_SPARK = "only Spark can list it; run the stream, or schedule the job `ingest`"
 
@@ -111,18 +111,18 @@ class Ingestion:
     def run(
         self,
         every: str | None = None,
-        on_entry: OnEntry = lambda _: None,
+        on_batch: OnBatch = lambda _: None,
         on_quiet: OnQuiet = lambda: None,
         on_start: OnQuiet = lambda: None,
-    ) -> list[Entry]:
+    ) -> list[Batch]:
         """Ingest new files and new records, and record the sources that have become idle; see `Stream.run`."""
         try:
-            entries = self.stream.run(every, on_entry, on_quiet, on_start)
+            batches = self.stream.run(every, on_batch, on_quiet, on_start)
         except UnreadError:  # an unreadable file does not keep other sources from being recorded as idle
             self.control_batches.idle()
             raise
-        idle_entry = self.control_batches.idle()
-        return [*entries, idle_entry] if idle_entry else entries
+        idle_batch = self.control_batches.idle()
+        return [*batches, idle_batch] if idle_batch else batches
 
     def new_files(self, source: str) -> list[File]:
         """The files in a source's folder that the ledger does not record in their present state. Needs no session.
@@ -132,7 +132,7 @@ class Ingestion:
         return self.landings[source].new() if source in self.landings else []
 
     @property
-    def ahead(self) -> Mapping[str, Ahead]:
+    def ahead(self) -> Mapping[str, SourceAhead]:
         """The sources that are not read now, since they are ahead of their alignment groups. Needs no session; see `alignment`."""
         return sources_ahead(self.ledger, self.sources)
 
@@ -145,7 +145,7 @@ class Ingestion:
         ahead = self.ahead if ahead is None else ahead
         return new_records({name: topics for name, topics in self.topics.items() if name not in ahead}, self.ledger)
 
-    def land_changes(self, table: str, source: str, *, first: int = 0) -> list[Landed]:
+    def land_changes(self, table: str, source: str, *, first: int = 0) -> list[LandedVersion]:
         """Land the changes of a Delta table as input files of a source, for the next ingest; see `land_changes`. Needs no session.
 
         Raises:

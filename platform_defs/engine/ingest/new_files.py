@@ -93,7 +93,7 @@ class Landing:
         with self._mutex:
             self._follow_ledger()
             self.unlisted = {}
-            listed, reexamined = [*self._changed_folders()], self._looked_at_again()
+            listed, reexamined = [*self._changed_folders()], self._files_to_check_again()
             folders = [*listed, *reexamined]
             new, with_rows = self._new_and_read([file for _, files in folders for file in files.values()])
             for number, (path, files) in enumerate(folders):
@@ -122,7 +122,7 @@ class Landing:
         self._head, self._head_at = history.head, history.times[-1] if history.head else 0
 
     def _has_retries(self, after: int, upto: int) -> bool:
-        return any(row.kind == "retry" for entry in self._ledger.entries()[after:upto] for row in entry)
+        return any(row.kind == "retry" for batch in self._ledger.batches()[after:upto] for row in batch)
 
     def _changed_folders(self) -> Iterator[tuple[str, dict[str, File]]]:
         """The folders that may have new files, each with its files that are not recorded, by name."""
@@ -169,12 +169,12 @@ class Landing:
         listing.is_stable = now - listing.first_seen >= _STABLE_AFTER_S
         return listing, self._existing_files(path, names, root)
 
-    def _looked_at_again(self) -> list[tuple[str, dict[str, File]]]:
+    def _files_to_check_again(self) -> list[tuple[str, dict[str, File]]]:
         """Some recorded files in their present state, by folder. When a rotation starts, the next look lists every folder."""
         names_by_folder = dict[str, list[str]]()
         next_files = [*islice(self._second, SECOND_LOOKS)]
         if not next_files and self._clock() - self._second_began >= _TURN_S:
-            self._second, self._second_began = self._in_turn(), self._clock()
+            self._second, self._second_began = self._rotation(), self._clock()
             next_files = [*islice(self._second, SECOND_LOOKS)]
         for path, name in next_files:
             folder = self._folders.get(path)
@@ -195,7 +195,7 @@ class Landing:
             files_by_name |= {} if file is None else {name: file}
         return files_by_name
 
-    def _in_turn(self) -> Iterator[tuple[str, str]]:
+    def _rotation(self) -> Iterator[tuple[str, str]]:
         for path, folder in list(self._folders.items()):
             folder.is_complete = False
             yield from ((path, name) for name in list(folder.recorded))

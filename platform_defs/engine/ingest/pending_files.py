@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from platform_defs.engine.formats.files import File
 from platform_defs.engine.formats.unreadable_files import Unread
 from platform_defs.engine.ingest.errors import UnreadError
-from platform_defs.engine.ledger.ledger import Entry
+from platform_defs.engine.ledger.ledger import Batch
 
 FIRST_WAIT_S = 30.0
 LONGEST_WAIT_S = 3600.0
@@ -38,7 +38,7 @@ class Pending:
         warns: whether to log unreadable files, as a continuous stream raises no error for them.
     """
 
-    ingest: Callable[[Sequence[File]], Entry | None]
+    ingest: Callable[[Sequence[File]], Batch | None]
     first_wait_s: float = FIRST_WAIT_S
     longest_wait_s: float = LONGEST_WAIT_S
     clock: Callable[[], float] = time.monotonic
@@ -50,16 +50,16 @@ class Pending:
         tried = self._tries.get(file.path)
         return tried is not None and tried.unread.file == file and tried.next_at > self.clock()
 
-    def files(self, files: Sequence[File]) -> Entry | None:
+    def files(self, files: Sequence[File]) -> Batch | None:
         """Ingest files as one batch; those that cannot be read are kept for a retry."""
         try:
-            entry, unread = self.ingest(files), list[Unread]()
+            batch, unread = self.ingest(files), list[Unread]()
         except UnreadError as error:
-            entry, unread = next(iter(error.entries), None), list(error.unread)
+            batch, unread = next(iter(error.batches), None), list(error.unread)
             if self.warns:
                 _log.warning("%s", error)
-        self._note(files, unread)
-        return entry
+        self._schedule_retries(files, unread)
+        return batch
 
     @property
     def unread(self) -> list[Unread]:
@@ -73,7 +73,7 @@ class Pending:
         for path in {file.path for file in unread} - paths:
             del self._tries[path]
 
-    def _note(self, tried: Sequence[File], unread: Sequence[Unread]) -> None:
+    def _schedule_retries(self, tried: Sequence[File], unread: Sequence[Unread]) -> None:
         """Schedule retries for unread files, and forget files that were read."""
         waited = {failure.file.path: self._tries[failure.file.path].wait_s for failure in unread if failure.file.path in self._tries}
         for file in tried:

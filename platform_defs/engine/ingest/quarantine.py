@@ -55,20 +55,20 @@ class Quarantine(LedgerWriter):
             LedgerError: the source's log, its quarantine or the ledger has lost commits.
         """
         with self._writing(source):
-            chosen = [
+            selected = [
                 quarantined
                 for quarantined in self._select_files(source, names)
                 if not quarantined.asked and quarantined.file.length != MISSING_LENGTH
             ]
-            known_files = self.ledger.file_records(source, [quarantined.file for quarantined in chosen])
-            chosen = [replace(quarantined, file=of_known_format(known_files.with_fault(quarantined.file))) for quarantined in chosen]
-            for quarantined in chosen:
+            known_files = self.ledger.file_records(source, [quarantined.file for quarantined in selected])
+            selected = [replace(quarantined, file=of_known_format(known_files.with_fault(quarantined.file))) for quarantined in selected]
+            for quarantined in selected:
                 if names and quarantined.file.fault is not None:
                     raise QuarantineError.not_retried(source, unquote(quarantined.file.path), quarantined.file.fault)
-            chosen = [quarantined for quarantined in chosen if quarantined.file.fault is None]
-            if chosen:
-                self._request_retry(source, [quarantined.file.retry for quarantined in chosen])
-        return chosen
+            selected = [quarantined for quarantined in selected if quarantined.file.fault is None]
+            if selected:
+                self._request_retry(source, [quarantined.file.retry for quarantined in selected])
+        return selected
 
     def release(self, source: str, reasons: Sequence[str] = (), names: Sequence[str] = ()) -> list[Released]:
         """Write rejected rows to new input files as their raw text, each row once; the next ingest reads them.

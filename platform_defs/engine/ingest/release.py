@@ -79,25 +79,25 @@ class Release:
         self.writer.lake.check_leases()
         widen(delta, StructType().add(RELEASED, "string"))
         released = list(self._finish_interrupted())
-        chosen = F.col(RELEASED).isNull() & _begins(reasons)
-        found = sorted(path for (path,) in collect(self._rows().where(chosen).select("path").distinct()))
+        selected = F.col(RELEASED).isNull() & _begins(reasons)
+        found = sorted(path for (path,) in collect(self._rows().where(selected).select("path").distinct()))
         paths = [p for p in found if not names or any(is_named(p, n) for n in names)]
-        self._check_bytes(chosen, paths)
-        self._check_records(chosen, [path for path in paths if path.startswith(TOPIC)])
+        self._check_bytes(selected, paths)
+        self._check_records(selected, [path for path in paths if path.startswith(TOPIC)])
         groups = self._group_by_header(paths)
         stamp = datetime.fromtimestamp(self.writer.ledger.now() / 1000, UTC).strftime("%Y%m%dT%H%M%S%fZ")
         for number, ((suffix, head), group) in enumerate(groups.items(), 1):
             name = f"released-{stamp}-{self.writer.lake.version(self.contract.quarantine)}-{number}{suffix}"
-            released.append(self._release(name, head, chosen, group, reasons))
+            released.append(self._release(name, head, selected, group, reasons))
         return released
 
-    def _release(self, name: str, head: str | None, chosen: Column, group: Sequence[str], reasons: Sequence[str]) -> Released:
-        """Release the chosen rows of a group of files as one file."""
+    def _release(self, name: str, head: str | None, selected: Column, group: Sequence[str], reasons: Sequence[str]) -> Released:
+        """Release the selected rows of a group of files as one file."""
         snapshot = LakeSnapshot.of(self.writer.lake)
         table = snapshot.delta(self.contract.quarantine)
         assert table is not None
         point("release.before_write")
-        self._write(self._rows(snapshot).where(chosen & F.col("path").isin(*group)), head, name)
+        self._write(self._rows(snapshot).where(selected & F.col("path").isin(*group)), head, name)
         point("release.after_write")
         predicate = chosen_sql(last_with_rejected_rows(self.writer.ledger, self.contract.name), group, reasons)
         self.writer.lake.update(self.writer.spark, self.contract.quarantine, predicate, {RELEASED: _quoted(name)}, {"release": name}, table)
@@ -114,23 +114,23 @@ class Release:
     def _count_marked(self, name: str) -> int:
         return count(self._rows().where(F.col(RELEASED) == name))
 
-    def _check_bytes(self, chosen: Column, paths: Sequence[str]) -> None:
-        """Raise if a chosen row of a Parquet file contains bytes: in its text they are base64, which would be ingested as the value."""
+    def _check_bytes(self, selected: Column, paths: Sequence[str]) -> None:
+        """Raise if a selected row of a Parquet file contains bytes: in its text they are base64, which would be ingested as the value."""
         columns = [f for f in self.contract.struct.fields if isinstance(f.dataType, BinaryType)]
         columnar = [p for p in paths if File(0, p, 0, self.contract.name).suffix == ".parquet"]
         if not columns or not columnar:
             return
         bytes_columns = F.from_json("raw", StructType(columns))
         has_bytes = reduce(Column.__or__, [bytes_columns.getField(f.name).isNotNull() for f in columns])
-        row = self._rows().where(chosen & F.col("path").isin(*columnar) & has_bytes).select("path").first()
+        row = self._rows().where(selected & F.col("path").isin(*columnar) & has_bytes).select("path").first()
         if row is not None:
             raise QuarantineError.holds_bytes(self.contract.name, unquote(row["path"]), [f.name for f in columns])
 
-    def _check_records(self, chosen: Column, paths: Sequence[str]) -> None:
-        """Raise if a file of JSON objects cannot hold a chosen record: it is damaged Avro, or its key or a header is not text."""
+    def _check_records(self, selected: Column, paths: Sequence[str]) -> None:
+        """Raise if a file of JSON objects cannot hold a selected record: it is damaged Avro, or its key or a header is not text."""
         if not paths:
             return
-        records = self._rows().where(chosen & F.col("path").isin(*paths))
+        records = self._rows().where(selected & F.col("path").isin(*paths))
         if (row := records.where(F.startswith("raw", F.lit(HEX)) & F.rlike("reason", F.lit(_OF_AVRO))).select("path").first()) is not None:
             raise QuarantineError.not_avro(self.contract.name, row["path"])
         if (row := records.where(F.rlike("reason", F.lit(_PART_NOT_TEXT))).select("path", "reason").first()) is not None:

@@ -18,9 +18,9 @@ from platform_defs.engine.ingest.validate import REASON, classify
 from platform_defs.engine.ingest.writer import LedgerWriter
 from platform_defs.engine.inputs.schemas import log_schema
 from platform_defs.engine.lake.errors import LakeError
-from platform_defs.engine.ledger.ledger import Entry, SourceEntry, next_row
+from platform_defs.engine.ledger.ledger import Batch, SourceBatch, next_row
 
-ENTRY = "_entry"
+BATCH = "_batch"
 """The column with the index of a row's batch, from 0."""
 
 
@@ -32,7 +32,7 @@ class Replay(LedgerWriter):
         """Append batches. A batch either has rows, or sets watermarks.
 
         Args:
-            rows: by source, the result of `reader.read` with `_entry` (int), the index of the row's batch. Every row must satisfy
+            rows: by source, the result of `reader.read` with `_batch` (int), the index of the row's batch. Every row must satisfy
                 its contract. Duplicates are not checked, as the rows were ingested before.
             watermarks: for each batch, the watermarks that it sets (epoch ms), by source; empty for a batch with rows.
 
@@ -46,7 +46,7 @@ class Replay(LedgerWriter):
             head, now = batch.seq - 1, batch.now
             clear_uncommitted(self.spark, self.lake, batch, self.contracts)
             counts = {name: self._log(rows[name], self.contracts[name], head, len(watermarks), now) for name in rows}
-            last, batches = self.ledger.newest_rows(), list[Entry]()
+            last, batches = self.ledger.newest_rows(), list[Batch]()
             for index, marks_of_batch in enumerate(watermarks):
                 row_set = [
                     _row(last.get(n), n, head + 1 + index, now + index, marks_of_batch.get(n), counts.get(n, {}).get(index))
@@ -60,10 +60,10 @@ class Replay(LedgerWriter):
             if batches:
                 batch.commit(batches)
 
-    def _log(self, frame: DataFrame, contract: SourceContract, head: int, entries: int, now: int) -> dict[int, tuple[int, int, int]]:
-        validated = classify(frame, contract, now).join(frame.select(ARRIVAL, ENTRY), ARRIVAL)
+    def _log(self, frame: DataFrame, contract: SourceContract, head: int, batches: int, now: int) -> dict[int, tuple[int, int, int]]:
+        validated = classify(frame, contract, now).join(frame.select(ARRIVAL, BATCH), ARRIVAL)
         if contract.by_ingest_time:
-            ingested_at = timestamp(F.col(ENTRY) + F.lit(now))
+            ingested_at = timestamp(F.col(BATCH) + F.lit(now))
             validated = validated.withColumns({EVENT_TIME: ingested_at, EVENT_TIME_RAW: ingested_at})
         validated = validated.persist()
         try:
@@ -71,20 +71,20 @@ class Replay(LedgerWriter):
             if rejected is not None:
                 raise IngestError.not_replayed(contract.name, rejected[REASON])
             time = millis(F.col(EVENT_TIME))
-            counts = validated.groupBy(ENTRY).agg(F.count("*"), F.min(time), F.max(time)).collect()
-            if unknown := sorted(row[ENTRY] for row in counts if not 0 <= row[ENTRY] < entries):
-                raise IngestError.no_such_batch(contract.name, unknown, entries)
-            seq = (F.col(ENTRY) + head + 1).cast("bigint").alias(SEQ)
+            counts = validated.groupBy(BATCH).agg(F.count("*"), F.min(time), F.max(time)).collect()
+            if unknown := sorted(row[BATCH] for row in counts if not 0 <= row[BATCH] < batches):
+                raise IngestError.no_such_batch(contract.name, unknown, batches)
+            seq = (F.col(BATCH) + head + 1).cast("bigint").alias(SEQ)
             log = validated.select(seq, *[f.name for f in log_schema(contract).fields if f.name != SEQ])
             self.lake.append(
                 log,
                 contract.log,
-                {ATTEMPT: {"seq": head + entries, "input": REPLAY}},
+                {ATTEMPT: {"seq": head + batches, "input": REPLAY}},
                 after=self._newest_attempt(contract, head),
                 pruned_by=[SEQ, EVENT_TIME, *contract.unique_key[:1]],
                 writer_options=PARQUET_V2,
             )
-            return {entry: (count, first, last) for entry, count, first, last in counts}
+            return {batch: (count, first, last) for batch, count, first, last in counts}
         finally:
             validated.unpersist()
 
@@ -103,10 +103,10 @@ class Replay(LedgerWriter):
 
 
 def _row(
-    last: SourceEntry | None, source: str, seq: int, now: int, watermark: int | None, rows: tuple[int, int, int] | None
-) -> SourceEntry:
+    last: SourceBatch | None, source: str, seq: int, now: int, watermark: int | None, rows: tuple[int, int, int] | None
+) -> SourceBatch:
     row = next_row(
-        last or SourceEntry(seq=seq, kind="rows", ingested_at=now, source=source),
+        last or SourceBatch(seq=seq, kind="rows", ingested_at=now, source=source),
         seq=seq,
         kind="rows" if watermark is None else "watermark",
         ingested_at=now,

@@ -18,20 +18,20 @@ from pyspark.sql import SparkSession
 
 from operators.timing import length_ms
 from platform_defs.engine.formats.files import File, hadoop_file, list_files, one_path
-from platform_defs.engine.ingest.alignment import Ahead, next_files, sources_ahead
+from platform_defs.engine.ingest.alignment import SourceAhead, next_files, sources_ahead
 from platform_defs.engine.ingest.errors import UnreadError
 from platform_defs.engine.ingest.ingest import Ingest, IngestError
 from platform_defs.engine.ingest.new_files import Landing
 from platform_defs.engine.ingest.new_objects import ObjectLanding
 from platform_defs.engine.ingest.pending_files import FIRST_WAIT_S, Pending
 from platform_defs.engine.ingest.topic_ranges import TopicRanges
-from platform_defs.engine.ingest.turns import MOST_KEPT, TURN_PATIENCE_S, Turns
+from platform_defs.engine.ingest.turns import MOST_KEPT, TURN_PATIENCE_S, MicroBatches
 from platform_defs.engine.lake.errors import spark_condition
 from platform_defs.engine.lake.tables import Lake
-from platform_defs.engine.ledger.ledger import Entry
+from platform_defs.engine.ledger.ledger import Batch
 from platform_defs.paths import is_local
 
-OnEntry = Callable[[Entry], None]
+OnBatch = Callable[[Batch], None]
 OnQuiet = Callable[[], None]
 _MOST_REASONS = 5
 _log = logging.getLogger(__name__)
@@ -61,7 +61,7 @@ class Stream:
     folders: Mapping[str, str]
     max_files: int
     landings: Mapping[str, Landing | ObjectLanding]
-    idle: Callable[[], Entry | None] = lambda: None
+    idle: Callable[[], Batch | None] = lambda: None
     first_wait_s: float = FIRST_WAIT_S
     sleep: Callable[[float], None] = time.sleep
     ranges: Mapping[str, TopicRanges] = field(default_factory=dict)
@@ -73,15 +73,15 @@ class Stream:
     def run(
         self,
         every: str | None = None,
-        on_entry: OnEntry = lambda _: None,
+        on_batch: OnBatch = lambda _: None,
         on_quiet: OnQuiet = lambda: None,
         on_start: OnQuiet = lambda: None,
-    ) -> list[Entry]:
+    ) -> list[Batch]:
         """Ingest the present files and records and return, or ingest continuously at an interval.
 
         Args:
             every: the interval, such as `'30 seconds'`; None to return when all that is present is ingested.
-            on_entry: called after each batch is committed.
+            on_batch: called after each batch is committed.
             on_quiet: called at each interval without a new batch, if the stream is continuous.
             on_start: called when this is the only stream over the folders, before the first batch.
 
@@ -101,28 +101,28 @@ class Stream:
                 on_start()
                 ingest = self.ingest if every is None else replace(self.ingest, purpose="stream")
                 pending = Pending(ingest.files, self.first_wait_s, warns=every is not None)
-                turns = Turns(pending.files, self.idle, on_entry, on_quiet, TURN_PATIENCE_S if every else 0.0)
-                turns.entries = deque(maxlen=MOST_KEPT if every else None)  # a stream may run for years
+                micro_batches = MicroBatches(pending.files, self.idle, on_batch, on_quiet, TURN_PATIENCE_S if every else 0.0)
+                micro_batches.batches = deque(maxlen=MOST_KEPT if every else None)  # a stream may run for years
                 for landing in self.landings.values():
                     landing.forget()  # so that changed files are found too
                 with self._reading_topics(to_present=every is None):
-                    while self._turn(turns, pending) and self._has_more:
+                    while self._ingest_new_files(micro_batches, pending) and self._has_more:
                         pass
                     if every is not None:
-                        self._stay(length_ms(every, "every") / 1000, turns, pending)
+                        self._poll(length_ms(every, "every") / 1000, micro_batches, pending)
                     unlisted = {path: reason for _, finder in self._finders for path, reason in finder.unlisted.items()}
                 if pending.unread or unlisted or self._refused:
-                    raise UnreadError(pending.unread, list(turns.entries), unlisted, self._refused)
-        return list(turns.entries)
+                    raise UnreadError(pending.unread, list(micro_batches.batches), unlisted, self._refused)
+        return list(micro_batches.batches)
 
-    def _stay(self, interval_s: float, turns: Turns, pending: Pending) -> None:
+    def _poll(self, interval_s: float, micro_batches: MicroBatches, pending: Pending) -> None:
         """Take a turn at each interval; the next turn starts at once if one takes longer."""
         took_s = 0.0
         while True:
             self.sleep(max(0.0, interval_s - took_s))
             began = time.monotonic()
-            if not (had_input := self._turn(turns, pending)):
-                turns.quiet()
+            if not (had_input := self._ingest_new_files(micro_batches, pending)):
+                micro_batches.quiet()
             took_s = interval_s if had_input and self._has_more else time.monotonic() - began
 
     @contextmanager
@@ -149,7 +149,7 @@ class Stream:
         )
 
     @property
-    def _ahead(self) -> Mapping[str, Ahead]:
+    def _ahead(self) -> Mapping[str, SourceAhead]:
         """The sources that wait for their alignment groups, and are not read now."""
         return sources_ahead(self.ingest.ledger, self.ingest.contracts)
 
@@ -162,7 +162,7 @@ class Stream:
         """The sources of which a topic is not read until a user decides, and why."""
         return {source: ranges.refused for source, ranges in self.ranges.items() if ranges.refused is not None}
 
-    def _turn(self, turns: Turns, pending: Pending) -> bool:
+    def _ingest_new_files(self, micro_batches: MicroBatches, pending: Pending) -> bool:
         """Ingest new files, and unread ones whose wait has ended; returns whether there were any."""
         ahead, contracts = self._ahead, self.ingest.contracts
         files, sources_with_more = next_files(
@@ -173,9 +173,9 @@ class Stream:
         ranges = [source for source in self.ranges if source not in ahead]
         records = [file for source in ranges for file in self._records(source, pending) if file not in pending]
         self._warn()
-        first_group, *later_groups = [*_in_turn(files, self.max_files)] or [[]]
-        for files_of_turn in ([*first_group, *records], *later_groups) if first_group or records else ():
-            turns.files(files_of_turn)
+        first_group, *later_groups = [*_micro_batches(files, self.max_files)] or [[]]
+        for files_of_batch in ([*first_group, *records], *later_groups) if first_group or records else ():
+            micro_batches.files(files_of_batch)
         self._report_failing(pending)
         return bool(files or records)
 
@@ -253,7 +253,7 @@ def writer_name(folders: Mapping[str, str]) -> str:
     return f"ingest-{hashlib.sha256(repr(named).encode()).hexdigest()[:12]}"
 
 
-def _in_turn(files: Sequence[File], at_once: int) -> Iterator[list[File]]:
+def _micro_batches(files: Sequence[File], at_once: int) -> Iterator[list[File]]:
     """The files in micro-batches, the oldest first, with at most `at_once` files of each source in one."""
     by_source: dict[str, list[File]] = {}
     for file in sorted(files):

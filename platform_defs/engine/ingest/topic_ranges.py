@@ -150,7 +150,7 @@ class TopicRanges:
         self._broker: Broker | None = None
         self._has_schema = False  # whether Spark can read the schema of all values
         self._ends: dict[Partition, int] | None = None
-        self._chosen: dict[Partition, int] = {}  # the first offsets by the options, also for ranges that could not be read yet
+        self._first_offsets: dict[Partition, int] = {}  # the first offsets by the options, also for ranges that could not be read yet
         self.unlisted: dict[str, str] = {}
         """The topics of which the newest look found no offsets, and why."""
         self.refused: str | None = None
@@ -201,7 +201,7 @@ class TopicRanges:
         self.unlisted |= {f"{TOPIC}{name}": "there is no such topic" for name in missing}
         recorded = {Partition.of(path): end for path, end in self._ledger.topic_ends(self._source).items()}
         self._require_same_topics(partitions, recorded)
-        known_ends = self._chosen | recorded
+        known_ends = self._first_offsets | recorded
         latest, earliest = broker.offsets(partitions, _LATEST), broker.offsets(partitions, _EARLIEST)
         beyond = broker.offsets([p for p, end in known_ends.items() if p in latest and latest[p] < end], _WRITTEN)
         next_offsets = {p: self._checked(p, end, earliest[p], beyond.get(p, latest[p])) for p, end in known_ends.items() if p in latest}
@@ -212,7 +212,7 @@ class TopicRanges:
         self._check_starts(starts, earliest, latest | beyond)
         self._has_looked = True
         if is_first and not self._topics.starts_at_earliest:
-            self._chosen = starts
+            self._first_offsets = starts
         if self._to_present:
             self._ends = latest if self._ends is None else self._ends
             latest = {p: min(end, self._ends.get(p, 0)) for p, end in latest.items()}
@@ -221,7 +221,7 @@ class TopicRanges:
         until = _limit_ends(begin, latest, at_once)
         self.has_more = any(until[p] < latest[p] for p in begin)
         # a chosen start and an offset after lost records are recorded, even without a record to read, or the next look would not know them
-        moved = {p for p in self._chosen | known_ends if p in begin and begin[p] != recorded.get(p)}
+        moved = {p for p in self._first_offsets | known_ends if p in begin and begin[p] != recorded.get(p)}
         return [offset_range(p, begin[p], until[p], self._source, self._topics) for p in begin if until[p] > begin[p] or p in moved]
 
     def _require_same_topics(self, partitions: Iterable[Partition], known_ends: Mapping[Partition, int]) -> None:

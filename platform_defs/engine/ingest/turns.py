@@ -1,4 +1,4 @@
-"""The turns of a stream: each ingests a micro-batch of files, or without files records idle sources."""
+"""The micro-batches of a stream: each ingests files, or without files records idle sources."""
 
 import logging
 import time
@@ -11,7 +11,7 @@ from platform_defs.engine.formats.files import File
 from platform_defs.engine.lake.errors import LakeBusy, LakeError
 from platform_defs.engine.lake.lost_jvm import lost_jvm
 from platform_defs.engine.ledger.errors import LedgerError
-from platform_defs.engine.ledger.ledger import Entry
+from platform_defs.engine.ledger.ledger import Batch
 
 MOST_KEPT = 1_000
 """The number of newest batches that a stream keeps in memory."""
@@ -22,25 +22,25 @@ _log = logging.getLogger(__name__)
 
 
 @dataclass
-class Turns:
-    """Takes a stream's turns.
+class MicroBatches:
+    """Runs the micro-batches of a stream.
 
     Args:
         ingest: ingests files as one batch of the ledger; None if no file was new.
         idle: records the sources that became idle; None if there is none.
-        on_entry: called after each batch is committed.
+        on_batch: called after each batch is committed.
         on_quiet: called at an interval without a new batch.
         patience_s: how long to wait for another process that writes the ledger; 0 for no wait.
         sleep: waits for some seconds.
     """
 
-    ingest: Callable[[Sequence[File]], Entry | None]
-    idle: Callable[[], Entry | None]
-    on_entry: Callable[[Entry], None]
+    ingest: Callable[[Sequence[File]], Batch | None]
+    idle: Callable[[], Batch | None]
+    on_batch: Callable[[Batch], None]
     on_quiet: Callable[[], None]
     patience_s: float = 0.0
     sleep: Callable[[float], None] = time.sleep
-    entries: deque[Entry] = field(default_factory=lambda: deque(maxlen=MOST_KEPT), init=False)
+    batches: deque[Batch] = field(default_factory=lambda: deque(maxlen=MOST_KEPT), init=False)
 
     def files(self, files: Sequence[File]) -> None:
         """Ingest the files of a micro-batch.
@@ -48,7 +48,7 @@ class Turns:
         Raises:
             LakeBusy: another process wrote the ledger for longer than `patience_s`.
         """
-        self._take(self._retry_while_busy(partial(self.ingest, files)))
+        self._report_batch(self._retry_while_busy(partial(self.ingest, files)))
 
     def quiet(self) -> None:
         """Record idle sources. Errors are logged, and recording is tried again at the next interval.
@@ -58,7 +58,7 @@ class Turns:
             JvmLostError: the JVM has ended.
         """
         try:
-            entry = self.idle()
+            batch = self.idle()
         except LedgerError:
             raise
         except Exception as error:
@@ -67,14 +67,14 @@ class Turns:
             reason = str(error) if isinstance(error, LakeError) else type(error).__name__  # Spark's text may quote rows
             _log.warning("idle sources are recorded at the next interval: %s", reason)
             return
-        self.on_quiet() if entry is None else self._take(entry)
+        self.on_quiet() if batch is None else self._report_batch(batch)
 
-    def _take(self, entry: Entry | None) -> None:
-        if entry is not None:
-            self.entries.append(entry)
-            self.on_entry(entry)
+    def _report_batch(self, batch: Batch | None) -> None:
+        if batch is not None:
+            self.batches.append(batch)
+            self.on_batch(batch)
 
-    def _retry_while_busy(self, ingest: Callable[[], Entry | None]) -> Entry | None:
+    def _retry_while_busy(self, ingest: Callable[[], Batch | None]) -> Batch | None:
         waited = 0.0
         for wait in _waits():
             try:

@@ -14,7 +14,7 @@ from platform_defs.engine.lake.reads import Commit
 from platform_defs.engine.lake.tables import Lake, LakeSnapshot
 from platform_defs.engine.ledger.errors import LedgerError
 from platform_defs.engine.ledger.ledger import TABLE, Ledger
-from platform_defs.engine.ledger.open_batch import Batch
+from platform_defs.engine.ledger.open_batch import OpenBatch
 from platform_defs.engine.ledger.snapshot import LedgerSnapshot, last_with_rejected_rows, last_with_rows
 
 ATTEMPT = "attempt"
@@ -51,7 +51,7 @@ def require_logs(lake: Lake, ledger: Ledger, contracts: Mapping[str, SourceContr
 def clear_uncommitted(
     spark: SparkSession,
     lake: Lake,
-    batch: Batch,
+    batch: OpenBatch,
     contracts: Mapping[str, SourceContract],
     attempts: Mapping[str, dict[str, Any]] | None = None,
 ) -> None:
@@ -92,7 +92,7 @@ def newest_named(ledger: Ledger, contract: SourceContract) -> dict[str, int]:
     return {contract.log: last_with_rows(ledger, contract.name), contract.quarantine: last_with_rejected_rows(ledger, contract.name)}
 
 
-def remove_uncommitted(spark: SparkSession, lake: Lake, table: str, named_seq: int, batch: Batch) -> None:
+def remove_uncommitted(spark: SparkSession, lake: Lake, table: str, named_seq: int, batch: OpenBatch) -> None:
     """Delete the uncommitted rows of a table: those of batches after `named_seq`.
 
     Args:

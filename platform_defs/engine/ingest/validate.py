@@ -18,7 +18,7 @@ from platform_defs.engine.formats.reader import MALFORMED, PATH, RAW
 from platform_defs.engine.formats.values import parsed_text, parsed_time
 from platform_defs.engine.ingest.row_expressions import fails, is_violated, without_errors
 
-REASON, BROKEN, ROW_WATERMARK, IS_MARKER = "_reason", "_broken_rules", "_watermark", "_is_marker"
+REASON, VIOLATED, ROW_WATERMARK, IS_MARKER = "_reason", "_violated_rules", "_watermark", "_is_marker"
 _TEXT = "_text_"
 _FAILS = "its expression fails"
 FIRST_TIME, LAST_TIME = -62_135_596_800_000, 253_402_300_799_999  # years 1 to 9999
@@ -36,7 +36,7 @@ def classify(raw: DataFrame, contract: SourceContract, now: int, clock: int | No
 
     Returns:
         `arrival`, `event_time` (floored to 1 ms), `event_time_raw`, the contract's columns with their types, `_raw`,
-        `_path`, `_reason` (string; null for a good row), `_broken_rules` (the rules with another action than
+        `_path`, `_reason` (string; null for a good row), `_violated_rules` (the rules with another action than
         `quarantine` that the row violates), `_watermark` (the row's watermark, timestamp) and `_is_marker`; and `_record`, if `raw` has it.
     """
     struct, types = contract.struct, {f.name: f.dataType for f in raw.schema.fields}
@@ -48,7 +48,7 @@ def classify(raw: DataFrame, contract: SourceContract, now: int, clock: int | No
     with_watermark = with_time.withColumns({ROW_WATERMARK: columns.watermark, IS_MARKER: columns.is_marker})
     reason = columns.reason(contract, now if clock is None or contract.by_ingest_time else clock).alias(REASON)
     names = struct.fieldNames()
-    checked = columns.floored_time, EVENT_TIME_RAW, *names, RAW, PATH, reason, columns.broken, ROW_WATERMARK, IS_MARKER
+    checked = columns.floored_time, EVENT_TIME_RAW, *names, RAW, PATH, reason, columns.violated, ROW_WATERMARK, IS_MARKER
     return with_watermark.select(ARRIVAL, *checked, *record_of(raw))
 
 
@@ -62,7 +62,7 @@ class _Columns:
         floored_time: the event time, floored to 1 ms.
         watermark: the row's watermark.
         is_marker: whether the row only has a watermark.
-        broken: the rules that the row violates, and that do not reject it.
+        violated: the rules that the row violates, and that do not reject it.
         first_faults: the reasons that precede all others.
         faults_of_marker: the reasons to reject a marker; used for punctuated watermarks only.
         faults_before_clock: the reasons to reject an event that precede a time too far ahead of the clock: a missing column, an event
@@ -75,7 +75,7 @@ class _Columns:
     floored_time: Column
     watermark: Column
     is_marker: Column
-    broken: Column
+    violated: Column
     first_faults: Column
     faults_of_marker: Column
     faults_before_clock: Column
@@ -119,7 +119,7 @@ def _columns_of(spark: SparkSession, contract: SourceContract, text: tuple[str, 
         floored_time=timestamp(millis(F.col(EVENT_TIME_RAW))).alias(EVENT_TIME),
         watermark=_row_watermark(spark, contract),
         is_marker=_is_marker(spark, contract),
-        broken=_broken(spark, contract).alias(BROKEN),
+        violated=_violated_rules(spark, contract).alias(VIOLATED),
         first_faults=F.coalesce(_malformed(), *unreadable, *_watermark_faults(spark, contract)),
         faults_of_marker=F.when(F.isnull(ROW_WATERMARK), F.lit("watermark: a marker row carries none")),
         faults_before_clock=F.coalesce(*[_missing(f) for f in fields if not f.nullable], *time_faults),
@@ -207,6 +207,6 @@ def _rule_faults(spark: SparkSession, contract: SourceContract) -> list[Column]:
     return [F.when(is_violated(spark, rule.condition), F.lit(f"rule: {rule.name}")) for rule in rules]
 
 
-def _broken(spark: SparkSession, contract: SourceContract) -> Column:
+def _violated_rules(spark: SparkSession, contract: SourceContract) -> Column:
     violated = [F.when(is_violated(spark, r.condition), F.lit(r.name)) for r in contract.rules if r.action != "quarantine"]
     return F.array_compact(F.array(*violated)) if violated else F.array().cast("array<string>")

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from assets.contracts import SourceContract
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.ledger import Ledger
-from platform_defs.engine.ledger.open_batch import Batch
+from platform_defs.engine.ledger.open_batch import OpenBatch
 
 
 @dataclass(frozen=True)
@@ -29,11 +29,11 @@ class LedgerWriter:
     contracts: Mapping[str, SourceContract]
     require: Callable[[], None] = field(default=lambda: None, kw_only=True)
 
-    def _begin(self) -> Batch:
+    def _begin(self) -> OpenBatch:
         """Begin a batch, and check that the ledger has lost none.
 
         The batch begins first: if the ledger changes during the checks that follow, the batch's commit fails.
         """
-        batch = Batch.begin(self.ledger)
+        batch = OpenBatch.begin(self.ledger)
         self.require()
         return batch

@@ -79,7 +79,7 @@ class Progress:
             if not all(isinstance(number, int) for number in numbers) or not isinstance(recorded.operator, str | None):
                 raise TypeError("a field of another type")
         except (AttributeError, TypeError, ValueError) as error:
-            raise ProgressError.not_ours(table) from error
+            raise ProgressError.unknown_format(table) from error
         return recorded
 
 

@@ -100,7 +100,7 @@ class ProgressError(TidemarkError, RuntimeError):
         )
 
     @classmethod
-    def not_ours(cls, table: str) -> "ProgressError":
+    def unknown_format(cls, table: str) -> "ProgressError":
         """A commit's progress is not in the engine's format."""
         return cls(
             f"the newest commit of {table} has no progress in the engine's format: another program, or a later version of Tidemark, "
@@ -108,7 +108,7 @@ class ProgressError(TidemarkError, RuntimeError):
         )
 
     @classmethod
-    def made_anew(cls, table: str, read: int, step: int) -> "ProgressError":
+    def recreated(cls, table: str, read: int, step: int) -> "ProgressError":
         """A reader has read more steps of a table than the table has."""
         return cls(
             f"{table} was read up to its step {read}, but its newest step is {step}: it was recreated, or lost commits, since. "

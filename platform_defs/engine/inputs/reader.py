@@ -56,7 +56,7 @@ class Reading:
     assets: Mapping[str, DerivedAsset]
     _timelines: dict[str, tuple[int, Timeline]] = field(default_factory=dict, compare=False)
 
-    def pin_versions(self, *assets: str) -> "Reading":
+    def take_snapshot(self, *assets: str) -> "Reading":
         """A reading on a snapshot: first of the given assets' tables, then of the ledger, then of the tables that they read.
 
         This order makes the snapshot consistent: the ledger has each batch, and the inputs have each step, that a table's progress names.

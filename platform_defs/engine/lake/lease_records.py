@@ -30,7 +30,7 @@ _LOG = "_delta_log/"
 
 
 @dataclass(frozen=True)
-class Numbered:
+class NumberedRecord:
     """A record and its number.
 
     Args:
@@ -47,11 +47,11 @@ class Numbered:
 class LeaseRecords(Protocol):
     """The records of one lease. Every method raises `DeltaError` or `OSError` if the store fails."""
 
-    def newest(self) -> Numbered | None:
+    def newest(self) -> NumberedRecord | None:
         """The newest record; None if nobody has taken the lease yet."""
         ...
 
-    def write(self, after: Numbered | None, record: Record | None) -> Numbered | None:
+    def write(self, after: NumberedRecord | None, record: Record | None) -> NumberedRecord | None:
         """Write the record that follows another one, the first one after None; returns None if another process came first."""
         ...
 
@@ -73,22 +73,24 @@ class _Objects:
     uri: str
     storage_options: dict[str, str] | None = field(repr=False)
 
-    def newest(self) -> Numbered | None:
+    def newest(self) -> NumberedRecord | None:
         """The newest record, by two requests: one lists the records, and one reads the newest."""
         with _reporting_faults():
             while names := self._names():
                 if names[-1].startswith(_LOG):
                     return _Commits(self.uri, self.storage_options).before_first_object()
                 with suppress(FileNotFoundError):  # deleted in the meantime, as there is a newer one
-                    return Numbered(int(names[-1].removesuffix(".json")), json.loads(bytes(obstore.get(self._store, names[-1]).bytes())))
+                    return NumberedRecord(
+                        int(names[-1].removesuffix(".json")), json.loads(bytes(obstore.get(self._store, names[-1]).bytes()))
+                    )
         return None
 
-    def write(self, after: Numbered | None, record: Record | None) -> Numbered | None:
+    def write(self, after: NumberedRecord | None, record: Record | None) -> NumberedRecord | None:
         """Create the next record's object, and check that it is the newest.
 
         For a process that was paused, a number may be free because its object was deleted; then there are later ones.
         """
-        written = Numbered(0 if after is None else after.number + 1, record)
+        written = NumberedRecord(0 if after is None else after.number + 1, record)
         with _reporting_faults():
             try:
                 obstore.put(self._store, _object(written.number), json.dumps(record).encode(), mode="create")
@@ -133,21 +135,21 @@ class _Commits:
     uri: str
     storage_options: dict[str, str] | None = field(repr=False)
 
-    def newest(self) -> Numbered | None:
+    def newest(self) -> NumberedRecord | None:
         """The record of the newest commit."""
         try:
             table = self._open()
         except TableNotFoundError:
             return None
         version, info = next(commit_infos(table), (table.version(), dict[str, Any]()))
-        return Numbered(version, metadata_of(info).get("lease"), table)
+        return NumberedRecord(version, metadata_of(info).get("lease"), table)
 
-    def before_first_object(self) -> Numbered | None:
+    def before_first_object(self) -> NumberedRecord | None:
         """The newest record, numbered as the one before the first object: leases in S3 were tables in earlier versions."""
         newest = self.newest()
-        return None if newest is None else Numbered(-1, newest.record)
+        return None if newest is None else NumberedRecord(-1, newest.record)
 
-    def write(self, after: Numbered | None, record: Record | None) -> Numbered | None:
+    def write(self, after: NumberedRecord | None, record: Record | None) -> NumberedRecord | None:
         """Make the next commit, on the version that was read. It is not tried again on a later one."""
         if after is None:
             self._create()
@@ -162,7 +164,7 @@ class _Commits:
             return None
         if (newest.number + 1) % _CLEAN_UP_EVERY == 0:
             self._clean_up(newest.number + 1, record)
-        return Numbered(newest.number + 1, record)
+        return NumberedRecord(newest.number + 1, record)
 
     def _create(self) -> None:
         options = _options(None)  # without retries: to create the table again would release a lease that a process holds

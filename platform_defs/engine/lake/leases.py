@@ -17,7 +17,7 @@ from deltalake.exceptions import DeltaError
 
 from platform_defs.engine.faults import point
 from platform_defs.engine.lake.errors import LakeError, store_reason
-from platform_defs.engine.lake.lease_records import LeaseRecords, Numbered, Record, lease_records
+from platform_defs.engine.lake.lease_records import LeaseRecords, NumberedRecord, Record, lease_records
 from platform_defs.engine.lake.locks import NEXT
 from platform_defs.engine.lake.waits import POLL_OF_STORE_S, Busy, Purpose, describe_process, take_or_wait
 
@@ -36,7 +36,7 @@ class Lease:
         purpose: why this process takes the lease; it decides which holders it waits for, as `take_or_wait` describes.
         now: the wall clock, in epoch s.
         patience_s: how long to wait for maintenance, in seconds; by default `MAINTENANCE_PATIENCE_S`, and 0 for a stream.
-        may_ask: whether to wait for a stream that holds the lease.
+        may_request: whether to wait for a stream that holds the lease.
         storage_options: deltalake's options for the store.
     """
 
@@ -46,12 +46,12 @@ class Lease:
     purpose: Purpose = "write"
     now: Callable[[], float] = time.time
     patience_s: float | None = None
-    may_ask: bool = True
+    may_request: bool = True
     storage_options: dict[str, str] | None = field(default=None, repr=False)
     _id: str = field(default_factory=lambda: uuid.uuid4().hex, init=False)
     _until: float = field(default=0.0, init=False)  # when the lease expires without another heartbeat, in epoch s
     _holder: str = field(default="", init=False)
-    _newest: Numbered | None = field(default=None, init=False)  # the newest record that this process has read or written
+    _newest: NumberedRecord | None = field(default=None, init=False)  # the newest record that this process has read or written
     _taken_by: str | None = field(default=None, init=False)  # the process that has taken the lease from this one
     _mutex: threading.RLock = field(default_factory=threading.RLock, init=False)
 
@@ -63,8 +63,8 @@ class Lease:
             LakeBusy: another process holds the lease, and this process does not wait for it, or has waited too long; the text names the
                 holder, and when it started.
         """
-        ask = self._next.holding if self.may_ask else None
-        take_or_wait(self.name, self.take, self.purpose, self.patience_s, ask, POLL_OF_STORE_S)
+        request = self._next.holding if self.may_request else None
+        take_or_wait(self.name, self.take, self.purpose, self.patience_s, request, POLL_OF_STORE_S)
         ended = threading.Event()
         heart = threading.Thread(target=self._send_heartbeats, args=(ended,), name=f"lease of {self.name}", daemon=True)
         heart.start()
@@ -84,7 +84,7 @@ class Lease:
     @property
     def _next(self) -> "Lease":
         """The lease `<name>.next`, which this process holds while it waits for a stream to release this lease."""
-        return replace(self, uri=f"{self.uri}{NEXT}", name=f"{self.name}{NEXT}", patience_s=0.0, may_ask=False)
+        return replace(self, uri=f"{self.uri}{NEXT}", name=f"{self.name}{NEXT}", patience_s=0.0, may_request=False)
 
     def waiting_process(self) -> str | None:
         """The description of the process that waits for a stream to release the lease; None if no process waits."""

@@ -22,7 +22,7 @@ NEXT = ".next"
 
 
 @contextmanager
-def holding_lock(folder: Path, name: str, purpose: Purpose, patience_s: float | None = None, *, may_ask: bool = True) -> Iterator[None]:
+def holding_lock(folder: Path, name: str, purpose: Purpose, patience_s: float | None = None, *, may_request: bool = True) -> Iterator[None]:
     """Hold a local file lock while the block runs. The operating system releases the lock of a dead process.
 
     Args:
@@ -30,7 +30,7 @@ def holding_lock(folder: Path, name: str, purpose: Purpose, patience_s: float | 
         name: its name.
         purpose: why this process takes the lock; it decides which holders it waits for, as `take_or_wait` describes.
         patience_s: how long to wait for maintenance, in seconds; by default `MAINTENANCE_PATIENCE_S`, and 0 for a stream.
-        may_ask: whether to wait for a stream that holds the lock.
+        may_request: whether to wait for a stream that holds the lock.
 
     Raises:
         LakeBusy: another process holds the lock, and this process does not wait for it, or has waited too long.
@@ -44,10 +44,10 @@ def holding_lock(folder: Path, name: str, purpose: Purpose, patience_s: float | 
         except Timeout:
             raise _busy(holder_file) from None
 
-    def ask() -> AbstractContextManager[None]:
-        return holding_lock(folder, f"{name}{NEXT}", purpose, 0.0, may_ask=False)
+    def request() -> AbstractContextManager[None]:
+        return holding_lock(folder, f"{name}{NEXT}", purpose, 0.0, may_request=False)
 
-    take_or_wait(name, take, purpose, patience_s, ask if may_ask else None)
+    take_or_wait(name, take, purpose, patience_s, request if may_request else None)
     try:
         _replace_text(holder_file, json.dumps({"holder": describe_process(purpose), "purpose": purpose}))
         yield

@@ -65,7 +65,7 @@ class OpenedTable:
         """Record that a commit through `delta` has changed it to another version."""
         self.commit = _newest_commit(self.delta, look)
 
-    def distrust(self) -> None:
+    def mark_stale(self) -> None:
         """Open the table again when its newest version is needed."""
         self.commit = _IN_DOUBT
 

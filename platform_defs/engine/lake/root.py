@@ -123,7 +123,7 @@ class LakeRoot:
         if self.is_local and not Path(self.root, "_locks").exists():
             return None
         try:
-            with self._holding_lock(name, "maintenance", may_ask=False):
+            with self._holding_lock(name, "maintenance", may_request=False):
                 return None
         except LakeBusy as busy:
             return str(busy)
@@ -140,13 +140,13 @@ class LakeRoot:
             return None
 
     @contextmanager
-    def _holding_lock(self, name: str, purpose: Purpose, patience_s: float | None = None, *, may_ask: bool = True) -> Iterator[None]:
+    def _holding_lock(self, name: str, purpose: Purpose, patience_s: float | None = None, *, may_request: bool = True) -> Iterator[None]:
         if self.is_local:
-            with holding_lock(Path(self.root, "_locks"), name, purpose, patience_s, may_ask=may_ask):
+            with holding_lock(Path(self.root, "_locks"), name, purpose, patience_s, may_request=may_request):
                 yield
             return
         self._require_conditional_put()
-        lease = replace(self._lease(name), purpose=purpose, patience_s=patience_s, may_ask=may_ask)
+        lease = replace(self._lease(name), purpose=purpose, patience_s=patience_s, may_request=may_request)
         with lease.holding():
             self._leases[name] = lease
             try:

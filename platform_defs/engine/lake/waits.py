@@ -58,7 +58,7 @@ def take_or_wait(
     take: Callable[[], Any],
     purpose: Purpose,
     patience_s: float | None = None,
-    ask: Callable[[], AbstractContextManager[Any]] | None = None,
+    request: Callable[[], AbstractContextManager[Any]] | None = None,
     longest_poll_s: float = POLL_S,
 ) -> None:
     """Take a lock, or wait for it. A process that waits logs a warning after 0.3 s, and then each minute.
@@ -71,21 +71,21 @@ def take_or_wait(
         take: takes it, or raises `Busy`.
         purpose: the purpose of this process.
         patience_s: how long to wait for maintenance; by default `MAINTENANCE_PATIENCE_S`, and 0 for a stream.
-        ask: returns a context manager that requests the lock from a stream while it is open; None: do not wait for a stream.
+        request: returns a context manager that requests the lock from a stream while it is open; None: do not wait for a stream.
         longest_poll_s: the longest sleep between two tries; sleeps begin with `POLL_S`, and double up to this.
 
     Raises:
         LakeBusy: another process holds the lock, and this one does not wait for it, has waited too long, or was stopped; the text names
             the holder and when it started.
     """
-    began, reported, may_ask, poll_s = time.monotonic(), -math.inf, ask is not None, POLL_S
+    began, reported, may_request, poll_s = time.monotonic(), -math.inf, request is not None, POLL_S
     holder, holder_since = None, began
     with ExitStack() as requests:
         while True:
             try:
                 return take()
             except Busy as busy:
-                limit_s, now = _limit_s(busy.purpose, purpose, patience_s, may_ask), time.monotonic()
+                limit_s, now = _limit_s(busy.purpose, purpose, patience_s, may_request), time.monotonic()
                 if busy.holder != holder:
                     holder, holder_since = busy.holder, now
                 waited_s, grace_s = now - began, min(_GRACE_S, math.inf if patience_s is None else patience_s)
@@ -94,19 +94,19 @@ def take_or_wait(
                 if limit_s and waited_s >= max(_GRACE_S, reported + REPORT_S):
                     _log.warning("%s: waiting for %s, for %.0f s so far: %s", name, _phrase_of_purpose(busy.purpose), waited_s, busy.holder)
                     reported = waited_s
-                if ask is not None and busy.purpose == "stream":
-                    with suppress(LakeBusy):  # another process asks already; the stream gives way to that one first
-                        requests.enter_context(ask())
-                        ask = None
+                if request is not None and busy.purpose == "stream":
+                    with suppress(LakeBusy):  # another process has requested it already; the stream gives way to that one first
+                        requests.enter_context(request())
+                        request = None
             time.sleep(poll_s)
             poll_s = min(2 * poll_s, longest_poll_s)
 
 
-def _limit_s(held_for: str, purpose: Purpose, patience_s: float | None, may_ask: bool) -> float:
+def _limit_s(held_for: str, purpose: Purpose, patience_s: float | None, may_request: bool) -> float:
     """How long to wait for a holder, in seconds; 0 for no wait."""
     if held_for == "maintenance" and purpose != "maintenance":
         return patience_s if patience_s is not None else 0.0 if purpose == "stream" else MAINTENANCE_PATIENCE_S
-    return STREAM_PATIENCE_S if held_for == "stream" and purpose != "stream" and may_ask else 0.0
+    return STREAM_PATIENCE_S if held_for == "stream" and purpose != "stream" and may_request else 0.0
 
 
 def _phrase_of_purpose(purpose: str) -> str:

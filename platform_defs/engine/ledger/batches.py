@@ -6,11 +6,11 @@ from typing import overload
 import pyarrow as pa
 
 from platform_defs.engine.ledger.errors import LedgerError
-from platform_defs.engine.ledger.rows import AS_INTS, SCHEMA, Entry, entries_of
+from platform_defs.engine.ledger.rows import AS_INTS, SCHEMA, Batch, batches_of
 from platform_defs.engine.ledger.store import LedgerStore
 
 
-class Entries(Sequence[Entry]):
+class Batches(Sequence[Batch]):
     """All batches of a ledger, by batch number; the batch with `seq` n is at index n - 1.
 
     A batch is read from the store on access, so access few. Work that grows with the ledger uses its columns (`Ledger.history`). The
@@ -29,16 +29,16 @@ class Entries(Sequence[Entry]):
         return self._head
 
     @overload
-    def __getitem__(self, index: int) -> Entry: ...
+    def __getitem__(self, index: int) -> Batch: ...
     @overload
-    def __getitem__(self, index: slice) -> list[Entry]: ...
-    def __getitem__(self, index: int | slice) -> Entry | list[Entry]:
+    def __getitem__(self, index: slice) -> list[Batch]: ...
+    def __getitem__(self, index: int | slice) -> Batch | list[Batch]:
         if isinstance(index, int):
             return self._read(range(self._head)[index], range(self._head)[index] + 1)[0]
         first, end, step = index.indices(self._head)
         return self._read(first, end)[::step] if step > 0 else list(self)[index]
 
-    def __iter__(self) -> Iterator[Entry]:
+    def __iter__(self) -> Iterator[Batch]:
         return iter(self._read(0, self._head))
 
     def __eq__(self, other: object) -> bool:
@@ -47,14 +47,14 @@ class Entries(Sequence[Entry]):
     __hash__ = None  # pyright: ignore[reportAssignmentType]
 
     def __repr__(self) -> str:
-        return f"Entries({self[self._summarized :]!r})"
+        return f"Batches({self[self._summarized :]!r})"
 
-    def _read(self, first: int, end: int) -> list[Entry]:
+    def _read(self, first: int, end: int) -> list[Batch]:
         if first >= end:
             return []
         if first < self._summarized:
             raise LedgerError.summarized(first + 1, self._summarized)
-        return entries_of(concat_parts(self._store.rows(SCHEMA.names, first, end), SCHEMA.names))
+        return batches_of(concat_parts(self._store.rows(SCHEMA.names, first, end), SCHEMA.names))
 
 
 def concat_parts(parts: Iterable[pa.Table], names: Sequence[str]) -> pa.Table:

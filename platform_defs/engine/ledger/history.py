@@ -11,7 +11,7 @@ import pyarrow as pa
 from platform_defs.engine.ledger.arrow_values import arrow_array, arrow_scalar
 from platform_defs.engine.ledger.columns import Column, pc
 from platform_defs.engine.ledger.new_rows import ACTIVE, COLUMN_TYPES, IDLE, NewRows, NewSourceRows, is_rising, newest, read_rows
-from platform_defs.engine.ledger.rows import Entry, SourceEntry, as_ints, table_of
+from platform_defs.engine.ledger.rows import Batch, SourceBatch, as_ints, table_of
 from platform_defs.engine.ledger.summary import SourceSummary, Summary
 
 _INT = pa.int64()
@@ -133,9 +133,9 @@ class History:
     summary: Summary | None = None
 
     @classmethod
-    def of(cls, entries: Iterable[Entry]) -> "History":
+    def of(cls, batches: Iterable[Batch]) -> "History":
         """The history of batches given as objects, not validated."""
-        batches = list(entries)
+        batches = list(batches)
         return cls()._with_rows(read_rows([as_ints(table_of(batches))])) if batches else cls()
 
     @property
@@ -214,9 +214,9 @@ def _preceded_by_last(column: Column, values: pa.ChunkedArray) -> pa.ChunkedArra
     return pa.chunked_array([*column.between(max(0, len(column) - 1)).chunks, *values.chunks], values.type)
 
 
-def newest_by_source(rows: Iterable[SourceEntry]) -> dict[str, SourceEntry]:
+def newest_by_source(rows: Iterable[SourceBatch]) -> dict[str, SourceBatch]:
     """The newest row of each source."""
-    newest: dict[str, SourceEntry] = {}
+    newest: dict[str, SourceBatch] = {}
     for row in sorted(rows, key=lambda r: r.seq):
         newest[row.source] = row
     return newest

@@ -3,14 +3,14 @@
 from itertools import chain, islice
 from threading import RLock
 
-from platform_defs.engine.ledger.batches import Entries, concat_parts
+from platform_defs.engine.ledger.batches import Batches, concat_parts
 from platform_defs.engine.ledger.columns import pc
 from platform_defs.engine.ledger.errors import LedgerError
 from platform_defs.engine.ledger.history import History, SourceHistory, newest_by_source
 from platform_defs.engine.ledger.new_rows import COLUMNS
 from platform_defs.engine.ledger.order import order_fault
 from platform_defs.engine.ledger.recorded_files import RecordedFiles
-from platform_defs.engine.ledger.rows import SCHEMA, SourceEntry, entries_of
+from platform_defs.engine.ledger.rows import SCHEMA, SourceBatch, batches_of
 from platform_defs.engine.ledger.store import EVERYTHING, LedgerStore, Version
 
 _NEWEST = tuple(name for name in SCHEMA.names if name != "offsets")
@@ -33,7 +33,7 @@ class KnownBatches:
     def _forget(self) -> None:
         self._version: Version | None = None
         self._history = History()
-        self._last: dict[str, SourceEntry] = {}
+        self._last: dict[str, SourceBatch] = {}
         self._files = RecordedFiles(self._store)
 
     @property
@@ -73,7 +73,7 @@ class KnownBatches:
             raise self._corruption_error()
         self._history = new_history
         if first_part and first_part[0].num_rows == new_history.rows - known_history.rows:
-            self._last |= newest_by_source(row for entry in entries_of(concat_parts(first_part, _NEWEST)) for row in entry)
+            self._last |= newest_by_source(row for batch in batches_of(concat_parts(first_part, _NEWEST)) for row in batch)
             return
         newest = {
             name: seq[-1]
@@ -82,12 +82,12 @@ class KnownBatches:
         }
         self._last |= self._read_last(newest)
 
-    def _read_last(self, newest: dict[str, int]) -> dict[str, SourceEntry]:
+    def _read_last(self, newest: dict[str, int]) -> dict[str, SourceBatch]:
         """The newest rows of sources, given by their batch numbers."""
-        last_rows: dict[str, SourceEntry] = {}
+        last_rows: dict[str, SourceBatch] = {}
         for seq in sorted(set(newest.values())):
             rows = concat_parts(self._store.rows(_NEWEST, seq - 1, seq), _NEWEST)
-            last_rows |= {row.source: row for entry in entries_of(rows) for row in entry if newest.get(row.source) == seq}
+            last_rows |= {row.source: row for batch in batches_of(rows) for row in batch if newest.get(row.source) == seq}
         return last_rows
 
     def _is_summarized(self, seq: int) -> bool:
@@ -98,12 +98,12 @@ class KnownBatches:
         """The error for the first new batch that does not follow the one before it, found by reading row by row."""
         head, times, last = self._history.head, self._history.times, dict(self._last)
         before = times[-1] if head else None
-        for entry in entries_of(concat_parts(self._store.rows(_NEWEST, head or EVERYTHING), _NEWEST)):
-            fault = order_fault(entry, head, before, last)
+        for batch in batches_of(concat_parts(self._store.rows(_NEWEST, head or EVERYTHING), _NEWEST)):
+            fault = order_fault(batch, head, before, last)
             if fault:
-                return LedgerError.corrupted(entry[0].seq, fault, self._store.name, ", ".join(self._store.files_of(entry[0].seq)))
-            head, before = entry[0].seq, entry[0].ingested_at
-            last |= newest_by_source(entry)
+                return LedgerError.corrupted(batch[0].seq, fault, self._store.name, ", ".join(self._store.files_of(batch[0].seq)))
+            head, before = batch[0].seq, batch[0].ingested_at
+            last |= newest_by_source(batch)
         return LedgerError.corrupted(head, "its rows contradict each other", self._store.name, "unknown")
 
     @property
@@ -115,17 +115,17 @@ class KnownBatches:
         """A source's batches, in columns."""
         return self.history.source(name)
 
-    def snapshot(self) -> tuple[History, dict[str, SourceEntry], RecordedFiles, Version | None]:
+    def snapshot(self) -> tuple[History, dict[str, SourceBatch], RecordedFiles, Version | None]:
         """All batches in columns, the newest row of each source and the recorded files, all of one version, and that version."""
         with self._mutex:
             return self.history, dict(self._last), self._files, self._version
 
-    def entries(self) -> Entries:
+    def batches(self) -> Batches:
         """All batches, by batch number."""
         history = self.history
-        return Entries(self._store, history.head, history.summarized)
+        return Batches(self._store, history.head, history.summarized)
 
-    def newest_rows(self, upto: int | None = None) -> dict[str, SourceEntry]:
+    def newest_rows(self, upto: int | None = None) -> dict[str, SourceBatch]:
         """The newest row of each source, without its offsets; with `upto`, in the batches up to that one."""
         if upto is None:
             _ = self.history

@@ -13,7 +13,7 @@ import pyarrow as pa
 from platform_defs.engine.formats.files import File, FileRecords
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.tables import Lake
-from platform_defs.engine.ledger.batches import Entries
+from platform_defs.engine.ledger.batches import Batches
 from platform_defs.engine.ledger.clocks import CLOCK_STEP, first_time, is_set_back, processing_times, time_at, time_of_batch
 from platform_defs.engine.ledger.columns import pc
 from platform_defs.engine.ledger.errors import LedgerError
@@ -21,19 +21,19 @@ from platform_defs.engine.ledger.history import History
 from platform_defs.engine.ledger.known_batches import KnownBatches
 from platform_defs.engine.ledger.known_files import KnownFiles
 from platform_defs.engine.ledger.recorded_files import offsets_in_order
-from platform_defs.engine.ledger.rows import COUNTS, SCHEMA, Entry, Kind, SourceEntry, as_table, next_row, table_of
+from platform_defs.engine.ledger.rows import COUNTS, SCHEMA, Batch, Kind, SourceBatch, as_table, next_row, table_of
 from platform_defs.engine.ledger.store import FORMAT, TABLE, DeltaLedgerStore, LedgerStore, Version
 
 __all__ = [
     "FORMAT",
     "SCHEMA",
     "TABLE",
-    "Entries",
-    "Entry",
+    "Batch",
+    "Batches",
     "Kind",
     "Ledger",
     "LedgerStore",
-    "SourceEntry",
+    "SourceBatch",
     "as_table",
     "next_row",
 ]
@@ -180,7 +180,7 @@ class Ledger(KnownBatches):
                 raise LakeError.overtaken(TABLE, "batch")
             return fenced
 
-    def commit_after(self, expected: Version | None, entries: Sequence[Entry]) -> None:
+    def commit_after(self, expected: Version | None, batches: Sequence[Batch]) -> None:
         """Commit batches as `commit` does, but only if the ledger still has the version `expected`.
 
         Raises:
@@ -188,7 +188,7 @@ class Ledger(KnownBatches):
             LedgerError: the batches do not follow the newest one.
         """
         with self._mutex:
-            self._commit(self._history_at(expected), entries)
+            self._commit(self._history_at(expected), batches)
 
     def _history_at(self, expected: Version | None) -> History:
         """The history, if the ledger still has the version `expected`; otherwise it raises `LakeError`."""
@@ -197,7 +197,7 @@ class Ledger(KnownBatches):
             raise LakeError.overtaken(TABLE, "batch")
         return history
 
-    def commit(self, entries: Sequence[Entry]) -> None:
+    def commit(self, batches: Sequence[Batch]) -> None:
         """Commit batches atomically. Their rows must already be in the logs.
 
         Raises:
@@ -205,11 +205,11 @@ class Ledger(KnownBatches):
             LedgerError: the batches do not follow the newest one.
         """
         with self._mutex:
-            self._commit(self.history, entries)
+            self._commit(self.history, batches)
 
-    def _commit(self, history: History, entries: Sequence[Entry]) -> None:
+    def _commit(self, history: History, batches: Sequence[Batch]) -> None:
         """Commit on the version of `history`. It is not read again here, because the commit could then succeed on a newer version."""
-        seqs, head = [entry[0].seq for entry in entries], history.head
+        seqs, head = [batch[0].seq for batch in batches], history.head
         if seqs[0] <= head and seqs == list(range(seqs[0], seqs[0] + len(seqs))):
             raise LakeError.overtaken(TABLE, "batch")
         if seqs != list(range(head + 1, head + 1 + len(seqs))):
@@ -217,27 +217,27 @@ class Ledger(KnownBatches):
         clock = self._clock()
         if head and clock < history.clocks[0]:  # a clock that is behind the first batch's is wrong, and not recorded
             clock = history.times[-1] + 1
-        self._store.append(table_of(tuple(_with_clock(row, clock) for row in entry) for entry in entries))
+        self._store.append(table_of(tuple(_with_clock(row, clock) for row in batch) for batch in batches))
 
-    def summarize(self, expected: Version | None, entry: Entry) -> None:
+    def summarize(self, expected: Version | None, batch: Batch) -> None:
         """Replace the rows of all batches up to one by a summary, atomically, and only if the ledger still has the version `expected`.
 
         Other processes notice the summary because the ledger then has fewer rows.
 
         Args:
             expected: the version for which the summary was computed.
-            entry: the summary: one row for each source, with the number of the last summarized batch.
+            batch: the summary: one row for each source, with the number of the last summarized batch.
 
         Raises:
             LakeError: another writer has committed since `expected` was read.
             ValueError: the summary does not have fewer rows than it replaces.
         """
         with self._mutex:
-            history, upto = self._history_at(expected), entry[0].seq
-            if len(entry) >= history.rows_upto(upto):
-                fault = f"it has {len(entry)}, and the batches up to {upto} have {history.rows_upto(upto)}"
+            history, upto = self._history_at(expected), batch[0].seq
+            if len(batch) >= history.rows_upto(upto):
+                fault = f"it has {len(batch)}, and the batches up to {upto} have {history.rows_upto(upto)}"
                 raise ValueError(f"a summary must have fewer rows than it replaces: {fault}")
-            self._store.replace(table_of([entry]), upto)
+            self._store.replace(table_of([batch]), upto)
 
     def compact(self) -> None:
         """Compact the ledger's files, and write a checkpoint of its log."""
@@ -245,6 +245,6 @@ class Ledger(KnownBatches):
             self._store.compact()
 
 
-def _with_clock(row: SourceEntry, clock: int) -> SourceEntry:
+def _with_clock(row: SourceBatch, clock: int) -> SourceBatch:
     """The row; with the wall clock if that is more than `CLOCK_STEP` behind the time of the row's batch."""
     return replace(row, clock=clock) if clock < row.ingested_at - CLOCK_STEP else row

@@ -3,11 +3,11 @@
 from collections.abc import Sequence
 from threading import Lock
 
-from platform_defs.engine.ledger.ledger import Entry, Ledger
+from platform_defs.engine.ledger.ledger import Batch, Ledger
 from platform_defs.engine.ledger.snapshot import LedgerSnapshot
 
 
-class Batch:
+class OpenBatch:
     """A batch that is not committed yet. Its commit fails if anything was committed to the ledger since the batch began.
 
     Args:
@@ -26,7 +26,7 @@ class Batch:
         self._mutex = Lock()
 
     @classmethod
-    def begin(cls, ledger: Ledger) -> "Batch":
+    def begin(cls, ledger: Ledger) -> "OpenBatch":
         """Begin the batch after the newest one."""
         return cls(ledger, LedgerSnapshot(ledger))
 
@@ -41,11 +41,11 @@ class Batch:
         with self._mutex:  # sources are ingested in parallel
             self._expected = self.ledger.fence(self._expected)
 
-    def commit(self, entries: Sequence[Entry]) -> None:
+    def commit(self, batches: Sequence[Batch]) -> None:
         """Commit the batch, and following batches in the same commit.
 
         Raises:
             LakeError: another writer has committed to the ledger since this batch began.
         """
         with self._mutex:
-            self.ledger.commit_after(self._expected, entries)
+            self.ledger.commit_after(self._expected, batches)

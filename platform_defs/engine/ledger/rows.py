@@ -41,11 +41,11 @@ AS_INTS = pa.schema([f.with_type(pa.int64()) if f.type == _TIME else f for f in 
 COUNTS = ("rows_read", "accepted", "duplicate", "quarantined", "markers", "warned")
 
 SHARES = (0.0, 0.001, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 0.999, 1.0)
-"""The shares of a batch's rows at whose quantiles the ledger records their event times (`SourceEntry.spread`)."""
+"""The shares of a batch's rows at whose quantiles the ledger records their event times (`SourceBatch.spread`)."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class SourceEntry:
+class SourceBatch:
     """One row of the ledger: the record of one source in one batch. Times are epoch ms or None.
 
     Args:
@@ -100,7 +100,8 @@ class SourceEntry:
     summary: str | None = None
 
 
-Entry = tuple[SourceEntry, ...]
+Batch = tuple[SourceBatch, ...]
+"""A batch of the ledger: a row for each source that it records."""
 
 
 def as_table(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
@@ -108,9 +109,9 @@ def as_table(rows: Sequence[Mapping[str, Any]]) -> pa.Table:
     return cast_columns(pa.Table.from_pylist(list(rows), schema=IN_MS), SCHEMA)
 
 
-def table_of(entries: Iterable[Entry]) -> pa.Table:
+def table_of(batches: Iterable[Batch]) -> pa.Table:
     """Batches, with the table's schema."""
-    return as_table([vars(row) for entry in entries for row in entry])
+    return as_table([vars(row) for batch in batches for row in batch])
 
 
 def as_ints(rows: pa.Table) -> pa.Table:
@@ -123,20 +124,20 @@ def cast_columns(rows: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.Table.from_arrays([cast_values(rows[field.name], field.type) for field in schema], schema=schema)
 
 
-def entries_of(rows: pa.Table) -> list[Entry]:
+def batches_of(rows: pa.Table) -> list[Batch]:
     """Batches from their rows (`AS_INTS`; a missing column has its default), ordered by batch number and source."""
-    entries: list[list[SourceEntry]] = []
+    batches: list[list[SourceBatch]] = []
     for row in rows.sort_by([("seq", "ascending"), ("source", "ascending")]).to_pylist():
         lists = {name: tuple(row[name] or ()) for name in ("offsets", "spread", "partitions") if name in row}
-        source_row = SourceEntry(**row | lists)
-        if not entries or entries[-1][0].seq != source_row.seq:
-            entries.append([])
-        entries[-1].append(source_row)
-    return [tuple(entry) for entry in entries]
+        source_row = SourceBatch(**row | lists)
+        if not batches or batches[-1][0].seq != source_row.seq:
+            batches.append([])
+        batches[-1].append(source_row)
+    return [tuple(batch) for batch in batches]
 
 
-def next_row(row: SourceEntry, **changes: Any) -> SourceEntry:
+def next_row(row: SourceBatch, **changes: Any) -> SourceBatch:
     """A source's row in the next batch: state is carried over, counts and offsets are reset, then `changes` are applied."""
     carried = {"watermark": row.watermark, "max_event_time": row.max_event_time, "idle": row.idle, "partitions": row.partitions}
     batch: dict[str, Any] = {"seq": row.seq, "kind": row.kind, "ingested_at": row.ingested_at, "source": row.source}
-    return SourceEntry(**{**batch, **carried, **changes})
+    return SourceBatch(**{**batch, **carried, **changes})

@@ -1,7 +1,7 @@
 """A snapshot of the ledger at one batch, from which a step, an account and a status are computed."""
 
 from platform_defs.engine.ledger.history import History
-from platform_defs.engine.ledger.ledger import Ledger, SourceEntry
+from platform_defs.engine.ledger.ledger import Ledger, SourceBatch
 from platform_defs.engine.ledger.store import Version
 
 
@@ -32,10 +32,10 @@ class LedgerSnapshot(Ledger):
         return self._version
 
     def next_batch(self) -> tuple[int, int, Version | None]:
-        """The number and the time (epoch ms) of the batch after the snapshot, and the version that it follows, for `Batch`."""
+        """The number and the time (epoch ms) of the batch after the snapshot, and the version that it follows, for `OpenBatch`."""
         return self.head + 1, self._next_time(self.history), self.version
 
-    def newest_rows(self, upto: int | None = None) -> dict[str, SourceEntry]:
+    def newest_rows(self, upto: int | None = None) -> dict[str, SourceBatch]:
         """The newest row of each source, without its offsets, up to the snapshot or in the batches up to `upto`."""
         return dict(self._newest) if upto is None else super().newest_rows(upto)
 

@@ -160,7 +160,7 @@ class DeltaLedgerStore:
             self._last = delta, Version(str(delta.metadata().id), number, rows)
             return self._last[1]
         except (DeltaError, OSError, UnreadableLogError) as error:
-            self._opened.distrust()  # `rows` still reads the version that was known
+            self._opened.mark_stale()  # `rows` still reads the version that was known
             fault = self.lake.passing_fault(TABLE, error)
             reason = error.reason if isinstance(error, UnreadableLogError) else store_reason(error)
             raise fault or LedgerError.unreadable(None, self.name, f"{self.name}/_delta_log", reason) from error
@@ -231,7 +231,7 @@ class DeltaLedgerStore:
         point("retention.before_summary")
         self.lake.append_small(rows, TABLE, expected=self._delta, replacing=f"seq <= {upto}")
         point("retention.after_summary")
-        self._opened.distrust()
+        self._opened.mark_stale()
 
     def _require_format(self, number: int) -> None:
         if self._delta is None or _format_of(self._delta) >= number:
@@ -248,7 +248,7 @@ class DeltaLedgerStore:
             self._opened.record_commit(partial(self.lake.log_end, TABLE))
             self._compact_many()
         except (*FAULTS, TidemarkError) as error:
-            self._opened.distrust()
+            self._opened.mark_stale()
             _log.warning("the batch is committed, but the ledger was not compacted: %s", store_reason(error))
 
     def fence(self) -> None:

@@ -11,14 +11,14 @@ from platform_defs.engine.ledger.history import History
 from platform_defs.engine.ledger.known_files import KnownFiles
 from platform_defs.engine.ledger.ledger import Ledger
 from platform_defs.engine.ledger.new_rows import ACTIVE, IDLE
-from platform_defs.engine.ledger.rows import Entry, SourceEntry
+from platform_defs.engine.ledger.rows import Batch, SourceBatch
 from platform_defs.engine.ledger.snapshot import last_with_rows
 from platform_defs.engine.ledger.summary import LateRange, SourceSummary, Summary
 
 
 def summary_of(
     ledger: Ledger, upto: int, watermarks: Mapping[str, int | None], late: Mapping[str, tuple[LateRange, ...]] | None = None
-) -> Entry:
+) -> Batch:
     """The rows that replace those of the batches up to one: one for each source that these batches record.
 
     Args:
@@ -31,9 +31,9 @@ def summary_of(
     sources = {name: _source_summary(ledger, name, upto) for name in rows}
     text = Summary(upto, history.clocks[0], sources, watermarks, late or {}).text
     time, clock = history.times[upto - 1], history.clocks[upto - 1]
-    summary_rows = list[SourceEntry]()
+    summary_rows = list[SourceBatch]()
     for name, row in sorted(rows.items()):
-        entry = SourceEntry(
+        batch = SourceBatch(
             seq=upto,
             kind="summary",
             ingested_at=time,
@@ -47,7 +47,7 @@ def summary_of(
             partitions=row.partitions,
             summary=text,
         )
-        summary_rows.append(replace(entry, **counts[name]))
+        summary_rows.append(replace(batch, **counts[name]))
     return tuple(summary_rows)
 
 

@@ -1,6 +1,6 @@
 """A summary of a ledger's oldest batches: what later work needs to know of them, in one row for each source.
 
-A summary of the batches up to S replaces their rows by rows with the `seq` S. The columns of these rows are defined by `SourceEntry`.
+A summary of the batches up to S replaces their rows by rows with the `seq` S. The columns of these rows are defined by `SourceBatch`.
 Everything else is in one JSON document, repeated in each row. The times and watermarks of batches before S are no longer stored;
 maintenance summarizes only batches whose times and watermarks no later work reads (see `operations.ledger_retention`).
 """

@@ -19,7 +19,7 @@ BUSY_WAIT_S = 2.0
 
 
 @dataclass(frozen=True)
-class Failed:
+class PendingRetry:
     """The failure of an asset that waits for its next try.
 
     Args:
@@ -35,7 +35,7 @@ class Failed:
     until: float
 
     @classmethod
-    def after(cls, before: "Failed | None", error: Exception, now: float) -> "Failed":
+    def after(cls, before: "PendingRetry | None", error: Exception, now: float) -> "PendingRetry":
         """The failure of a try, given the failure of the try before, if it failed too."""
         is_busy = isinstance(error, LakeBusy)
         tries = before.tries + 1 if before is not None and before.is_busy == is_busy else 1
@@ -48,7 +48,7 @@ class Failed:
         return isinstance(self.error, LakeBusy)
 
     @property
-    def is_news(self) -> bool:
+    def should_be_reported(self) -> bool:
         """Whether to report this failure. If the table has another writer, only its first, second, fourth try and so on are reported."""
         return not self.is_busy or self.tries & (self.tries - 1) == 0
 
@@ -70,9 +70,9 @@ class AdvanceAll:
 
     steps: Callable[[str], Generator[Step]]
     reads: Mapping[str, Sequence[str]]
-    report: Callable[[str, Failed], None]
+    report: Callable[[str, PendingRetry], None]
     now: Callable[[], float] = time.monotonic
-    failed: dict[str, Failed] = field(default_factory=dict, init=False)
+    failed: dict[str, PendingRetry] = field(default_factory=dict, init=False)
 
     def __call__(self) -> None:
         """Advance every asset that does not wait for its next try.
@@ -85,7 +85,7 @@ class AdvanceAll:
         names = [name for name in self.reads if name not in self.failed or self.now() >= self.failed[name].until]
         advance_in_parallel(self.reads, names, self._steps)
         for name in names:  # report after all have ended: an interrupt cancels jobs, and their errors are not failures
-            if name in self.failed and self.failed[name].is_news:
+            if name in self.failed and self.failed[name].should_be_reported:
                 self.report(name, self.failed[name])
 
     def retry(self) -> None:
@@ -101,6 +101,6 @@ class AdvanceAll:
         except Exception as error:
             if (jvm_error := lost_jvm(error)) is not None:
                 raise jvm_error from error
-            self.failed[name] = Failed.after(self.failed.get(name), error, self.now())
+            self.failed[name] = PendingRetry.after(self.failed.get(name), error, self.now())
         else:
             self.failed.pop(name, None)

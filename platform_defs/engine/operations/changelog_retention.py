@@ -60,8 +60,8 @@ class ChangelogRetention:
         if planned.number is None:
             return planned
         lake, table, upto = self.reading.lake, self.asset.changelog, planned.number
-        snapshot = self.reading.pin_versions(self.asset.name)
-        base = self._result(snapshot, upto).persist()
+        snapshot = self.reading.take_snapshot(self.asset.name)
+        base = self._rows_after_step(snapshot, upto).persist()
         try:
             rows_kept = base.count()
             point("retention.before_changelog")
@@ -99,7 +99,7 @@ class ChangelogRetention:
         reason, floor = min(((reason, step) for reason, step in limits.items() if step is not None), key=lambda limit: limit[1])
         return (floor, f"{reason} the steps after {floor} yet") if floor < last_old_step else (last_old_step, None)
 
-    def _result(self, snapshot: Reading, upto: int) -> DataFrame:
+    def _rows_after_step(self, snapshot: Reading, upto: int) -> DataFrame:
         """The table's rows after a step, as inserts of that step, with the time of the newest replaced step."""
         newest = steps_of(snapshot, self.asset, 0, upto).agg(F.max(CHANGED_AT).alias(CHANGED_AT))
         [(changed_at_ms,)] = collect(newest.select(F.unix_millis(CHANGED_AT)))

@@ -24,9 +24,9 @@ class ViewError(TidemarkError, ValueError):
     """A view of a table is invalid or cannot be exported."""
 
     @classmethod
-    def several(cls, chosen: list[str]) -> "ViewError":
-        """More than one kind of view was chosen."""
-        return cls(f"{' and '.join(f'`{name}`' for name in chosen)} are given; legal: only one of them")
+    def several(cls, given: list[str]) -> "ViewError":
+        """More than one kind of view is given."""
+        return cls(f"{' and '.join(f'`{name}`' for name in given)} are given; legal: only one of them")
 
     @classmethod
     def no_table(cls, name: str, tables: list[str]) -> "ViewError":
@@ -78,9 +78,9 @@ class View:
         return not self.early and self.as_of is None and self.event_times_to is None
 
     def __post_init__(self) -> None:
-        chosen = [name for name in ("early", "as_of", "event_times_to") if getattr(self, name) not in (None, False)]
-        if len(chosen) > 1:
-            raise ViewError.several(chosen)
+        given = [name for name in ("early", "as_of", "event_times_to") if getattr(self, name) not in (None, False)]
+        if len(given) > 1:
+            raise ViewError.several(given)
 
 
 def view_of(table: str, early: bool = False, as_of: str | None = None, event_times_to: str | None = None) -> View:

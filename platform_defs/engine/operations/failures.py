@@ -84,7 +84,7 @@ class Failures:
             earlier = self.of_source(source)
             if source in failing:
                 since = self.clock() if earlier is None else earlier.at
-                _record(self.reading.lake, _of_source(source), Failure(since, "UnreadError", _short(failing[source]), ""))
+                _record(self.reading.lake, _of_source(source), Failure(since, "UnreadError", _one_short_line(failing[source]), ""))
             elif earlier is not None:
                 _forget(self.reading.lake, _of_source(source))
 
@@ -129,7 +129,7 @@ class Failures:
             raise
         except Exception as error:
             if not (is_cancelled() and isinstance(error, (PySparkException, Py4JJavaError))):
-                _record(self.reading.lake, path, Failure(self.clock(), type(error).__name__, describe_error(error), _known(position)))
+                _record(self.reading.lake, path, Failure(self.clock(), type(error).__name__, describe_error(error), _or_empty(position)))
             raise
 
     def _newest(self, path: str, position: Callable[[], str]) -> Failure | None:
@@ -176,7 +176,7 @@ def _of_sink(asset: str) -> str:
     return f"{FOLDER}/sinks/{asset}.json"
 
 
-def _known(position: Callable[[], str]) -> str:
+def _or_empty(position: Callable[[], str]) -> str:
     """A position; empty if it cannot be read. The failure is then over as soon as the position can be read."""
     try:
         return position()
@@ -202,13 +202,13 @@ def _forget(lake: Lake, path: str) -> None:
 def describe_error(error: BaseException) -> str:
     """An error in one line, without text that may quote rows."""
     if (jvm_error := lost_jvm(error)) is not None:
-        return _short(str(jvm_error))
+        return _one_short_line(str(jvm_error))
     if isinstance(error, PySparkException | Py4JJavaError):  # first: some of PySpark's are a ValueError too
         return f"Spark failed with {spark_condition(error)}"
     if isinstance(error, TidemarkError | DeltaError | OSError):
-        return _short(str(error) or type(error).__name__)
+        return _one_short_line(str(error) or type(error).__name__)
     return type(error).__name__
 
 
-def _short(text: str) -> str:
+def _one_short_line(text: str) -> str:
     return shortened(one_line(without_credentials(text)), _LONGEST)

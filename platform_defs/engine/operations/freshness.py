@@ -25,7 +25,7 @@ from platform_defs.engine.ledger.watermarks import or_before_all
 
 
 @dataclass(frozen=True)
-class Waiting:
+class Staleness:
     """Rows that a table does not reflect yet.
 
     Args:
@@ -48,9 +48,9 @@ class Freshness:
     """
 
     reading: Reading
-    _waits: dict[str, Waiting | None] = field(default_factory=dict, compare=False)
+    _waits: dict[str, Staleness | None] = field(default_factory=dict, compare=False)
 
-    def waiting(self, asset: str) -> Waiting | None:
+    def waiting(self, asset: str) -> Staleness | None:
         """Since when an asset's table waits, and the reason; None if it reflects all rows that it can, or if its sources send nothing."""
         if asset not in self._waits:
             self._waits[asset] = self._waiting(asset)
@@ -63,19 +63,19 @@ class Freshness:
         sources = [name for name in dict.fromkeys(table.inputs) if name in self.reading.sources]
         return sum(sum(ledger.source(name).table(["accepted"], seq, ledger.head)["accepted"].to_pylist()) for name in sources)
 
-    def _waiting(self, asset: str) -> Waiting | None:
+    def _waiting(self, asset: str) -> Staleness | None:
         if not self.reading.ledger.head:
             return None
         table = self.reading.assets[asset]
         now = stored_progress(self.reading.lake, table)
         seq = self._seq_behind(table, now)
-        waits = [] if seq is None else [Waiting(self._time(seq), behind=asset)]
+        waits = [] if seq is None else [Staleness(self._time(seq), behind=asset)]
         upstream = [
             upstream_wait
             for upstream_table in self.reading.tables_of(table)
             if (upstream_wait := self.waiting(upstream_table.name)) is not None and upstream_wait.behind
         ]
-        waits_held_back = [] if waits or upstream else self._held(table)
+        waits_held_back = [] if waits or upstream else self._waits_for_sources(table)
         return min([*upstream, *waits, *waits_held_back], key=lambda waiting: waiting.since, default=None)
 
     def _seq_behind(self, table: DerivedAsset, now: Progress) -> int | None:
@@ -113,7 +113,7 @@ class Freshness:
         progress_of_step = progress_at(self.reading.lake, upstream_table, step) or newest
         return max(1, min(progress_of_step.seq, self.reading.ledger.head))
 
-    def _held(self, table: DerivedAsset) -> list[Waiting]:
+    def _waits_for_sources(self, table: DerivedAsset) -> list[Staleness]:
         """The wait for another source: rows arrived after the watermark last moved, and a source without such rows holds it back."""
         holder = find_holding_source(self.reading, table.name)
         if holder is None:
@@ -125,7 +125,7 @@ class Freshness:
         firsts = [seqs[0].as_py() for seqs in since.values() if len(seqs)]
         if not firsts or len(since[holder.source]):
             return []
-        return [Waiting(self._time(min(firsts)), held_back_by=holder.source)]
+        return [Staleness(self._time(min(firsts)), held_back_by=holder.source)]
 
     def _time(self, seq: int) -> int:
         ledger = self.reading.ledger

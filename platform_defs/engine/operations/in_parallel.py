@@ -34,13 +34,13 @@ def advance_in_parallel(
         steps: advances one asset, step by step; it is called and iterated in a thread.
         threads: the most assets that are advanced at once.
     """
-    chosen = list(names)
+    to_advance = list(names)
     order = TopologicalSorter({name: [input_name for input_name in inputs if input_name in reads] for name, inputs in reads.items()})
     order.prepare()
     stopped, running, failed = Stop(), dict[Future[None], str](), dict[str, BaseException]()
 
     def advance(name: str) -> None:
-        if name not in chosen:  # not to be advanced; it is here only so that its readers wait for its inputs
+        if name not in to_advance:  # not to be advanced; it is here only so that its readers wait for its inputs
             return
         with waiting_until(stopped), closing(steps(name)) as steps_of_asset:
             while not stopped.is_set() and next(steps_of_asset, _NO_STEP) is not _NO_STEP:
@@ -55,7 +55,7 @@ def advance_in_parallel(
         stopped.set()  # no further step after an error
         for future, name in running.items():
             failed |= _error_of(future, name)
-    _raise_first([(name, failed[name]) for name in chosen if name in failed])
+    _raise_first([(name, failed[name]) for name in to_advance if name in failed])
 
 
 @contextmanager

@@ -20,12 +20,12 @@ MOST_SAVED_S = 10.0
 
 
 @dataclass
-class LawInTurn:
+class StreamAccounting:
     """Accounts for the changed tables of a stream.
 
     Args:
         account: accounts for the days that a step of a table has changed; raises `LawError` if the law does not hold.
-        report: called when an account failed for another reason than a broken law; the next try is after the table's next step.
+        report: called when an account failed for another reason than a violated law; the next try is after the table's next step.
         share: the share of the time that accounts may take.
         most_saved_s: the most unused time that accounts may use later, in seconds.
         now: a monotonic clock, in seconds.
@@ -64,7 +64,7 @@ class LawInTurn:
         for asset in [*self._waiting]:
             if self._saved_s <= 0:
                 break
-            if self._holds(asset):
+            if self._law_holds(asset):
                 assets_without_violation.append(asset)
             self._saved_s -= self._elapsed()
         return assets_without_violation
@@ -76,14 +76,14 @@ class LawInTurn:
             LawError: the law does not hold for a table.
             JvmLostError: the JVM has ended.
         """
-        return [asset for asset in [*self._waiting] if self._holds(asset)]
+        return [asset for asset in [*self._waiting] if self._law_holds(asset)]
 
     def _elapsed(self) -> float:
         """The seconds since the last call."""
         before, self._last_look_s = self._last_look_s, self.now()
         return self._last_look_s - before
 
-    def _holds(self, asset: str) -> bool:
+    def _law_holds(self, asset: str) -> bool:
         step = self._waiting.pop(asset)
         try:
             self.account(asset, step)

@@ -50,22 +50,22 @@ def table_metrics(advance: Advance) -> dict[str, int | float]:
         "skipped_files": state.skipped_files,
         "invalid_rank_ends": rank_ends[0],
         "rows_with_other_rank_end": rank_ends[1],
-        **_moved_back(advance, operator, now),
+        **_count_moved_back(advance, operator, now),
     }
 
 
-def _moved_back(advance: Advance, operator: object, now: Progress) -> dict[str, int | float]:
+def _count_moved_back(advance: Advance, operator: object, now: Progress) -> dict[str, int | float]:
     """For a Top-N with `monotonic`, `keys_moved_back`: the number of keys that break the promise, of the rows of a source."""
     if not isinstance(operator, TopN) or not operator.monotonic or not operator.key:
         return {}
-    return {MOVED_BACK: count(operator.moved_back(*advance.strategy.inputs.all_rows(now)))}
+    return {MOVED_BACK: count(operator.keys_moved_back(*advance.strategy.inputs.all_rows(now)))}
 
 
 def _rank_ends(advance: Advance, operator: TopN, now: Progress) -> tuple[int, int]:
     """The number of partitions without ranks, and the number of rows whose rank end differs from that of their partition."""
     rows = advance.strategy.inputs.all_rows(now)
     [[differing]] = collect(operator.other_rank_ends(*rows).agg(F.coalesce(F.sum("rows"), F.lit(0))))
-    return count(operator.unranked(*rows)), differing
+    return count(operator.partitions_without_ranks(*rows)), differing
 
 
 def _count_rows(advance: Advance, upstream: DerivedAsset, now: Progress) -> int:

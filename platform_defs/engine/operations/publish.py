@@ -107,7 +107,7 @@ def _publish(reading: Reading, asset: DerivedAsset, folder: str) -> int:
     if upto == published_upto:
         return published_upto
     if upto < published_upto:
-        raise ProgressError.made_anew(asset.name, published_upto, upto)
+        raise ProgressError.recreated(asset.name, published_upto, upto)
     upserts = keyed_upserts(steps_of(reading, asset, published_upto, upto).drop(CHANGED_AT), key=key, order=STEP)
     writer = (
         upserts.repartition(STEP).write.mode("overwrite").option("partitionOverwriteMode", "dynamic").option("ignoreNullFields", "false")

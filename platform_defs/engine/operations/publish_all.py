@@ -10,7 +10,7 @@ from types import TracebackType
 
 from platform_defs.engine.lake.interrupts import Stop, cancel_jobs, waiting_until
 from platform_defs.engine.lake.lost_jvm import lost_jvm
-from platform_defs.engine.operations.advance_all import Failed
+from platform_defs.engine.operations.advance_all import PendingRetry
 from platform_defs.engine.operations.publish_to_topic import Published, sum_of
 
 THREADS = 2
@@ -24,8 +24,8 @@ _CANCEL_EVERY_S = 1.0
 class PublishAll:
     """Publishes tables in threads of its own, each as soon as it has a new step; one table at most once at the same time.
 
-    A table that cannot be published waits like a table that cannot be advanced; see `Failed`. Use this object as a context: its end waits
-    for running publishes; if the block ends with an error, no further one begins, and Spark's jobs are cancelled.
+    A table that cannot be published waits like a table that cannot be advanced; see `PendingRetry`. Use this object as a context: its end
+    waits for running publishes; if the block ends with an error, no further one begins, and Spark's jobs are cancelled.
 
     Args:
         publish: publishes the steps of a table up to one; called in several threads.
@@ -36,7 +36,7 @@ class PublishAll:
 
     publish: Callable[[str, int], Published]
     tables: Collection[str]
-    report: Callable[[str, Failed], None]
+    report: Callable[[str, PendingRetry], None]
     now: Callable[[], float] = time.monotonic
     _pool: ThreadPoolExecutor = field(default_factory=lambda: ThreadPoolExecutor(THREADS), init=False)
     _lock: Lock = field(default_factory=Lock, init=False)
@@ -44,8 +44,8 @@ class PublishAll:
     _changed: set[str] = field(default_factory=set, init=False)
     _upto: dict[str, int] = field(default_factory=dict, init=False)
     _published_at: dict[str, float] = field(default_factory=dict, init=False)
-    _failed: dict[str, Failed] = field(default_factory=dict, init=False)
-    _finished: SimpleQueue[tuple[str, Published | Failed | BaseException]] = field(default_factory=SimpleQueue, init=False)
+    _failed: dict[str, PendingRetry] = field(default_factory=dict, init=False)
+    _finished: SimpleQueue[tuple[str, Published | PendingRetry | BaseException]] = field(default_factory=SimpleQueue, init=False)
     _is_ending: bool = field(default=False, init=False)
     _stop: Stop = field(default_factory=Stop, init=False)
 
@@ -62,7 +62,7 @@ class PublishAll:
         self._pool.shutdown()
 
     @property
-    def failed(self) -> Mapping[str, Failed]:
+    def failed(self) -> Mapping[str, PendingRetry]:
         """The tables that wait for their next try."""
         with self._lock:
             return dict(self._failed)
@@ -119,14 +119,14 @@ class PublishAll:
             return
         try:
             with waiting_until(self._stop):
-                outcome: Published | Failed | BaseException = self.publish(name, upto)
+                outcome: Published | PendingRetry | BaseException = self.publish(name, upto)
         except Exception as error:
-            outcome = lost_jvm(error) or Failed.after(self._failed.get(name), error, self.now())
+            outcome = lost_jvm(error) or PendingRetry.after(self._failed.get(name), error, self.now())
         with self._lock:
             if isinstance(outcome, Published):
                 self._failed.pop(name, None)
                 self._published_at[name] = self.now()
-            elif isinstance(outcome, Failed):
+            elif isinstance(outcome, PendingRetry):
                 self._failed[name] = outcome
                 self._changed.add(name)
             else:
@@ -144,8 +144,8 @@ class PublishAll:
                 return published
             if isinstance(outcome, BaseException):
                 raise outcome
-            if isinstance(outcome, Failed):
-                if outcome.is_news and not self._is_ending:
+            if isinstance(outcome, PendingRetry):
+                if outcome.should_be_reported and not self._is_ending:
                     self.report(name, outcome)
             elif outcome.steps:
                 published[name] = sum_of(published.get(name), outcome)

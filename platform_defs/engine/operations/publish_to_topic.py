@@ -15,8 +15,8 @@ from platform_defs.engine.formats.read_errors import read_error
 from platform_defs.engine.inputs.progress import progress, results_table, step_id, table_identity
 from platform_defs.engine.inputs.reader import Reading
 from platform_defs.engine.lake.missing_files import lost_files
-from platform_defs.engine.operations.sink import Naming, Sink, SinkError
-from platform_defs.engine.operations.topic import CHANGE, COPY, SINCE, STEP, STEP_ID, TABLE, Topic, Written
+from platform_defs.engine.operations.sink import NamingTopicErrors, Sink, SinkError
+from platform_defs.engine.operations.topic import CHANGE, COPY, SINCE, STEP, STEP_ID, TABLE, Topic, WrittenStep
 from platform_defs.engine.operations.topic_changes import KEY, KIND, NUMBER, VALUE, Write, writes
 
 _HEADERS = "headers"
@@ -68,7 +68,7 @@ def publish_to_topic(reading: Reading, asset: DerivedAsset, sink: Sink, upto: in
         reading.lake.writer(f"kafka-{asset.name}"),
         Topic(reading.spark, sink, asset.name, compacted=asset.operator.emits.upserts) as topic,
     ):
-        return _publish(reading.pin_versions(asset.name), asset, sink, topic, upto)
+        return _publish(reading.take_snapshot(asset.name), asset, sink, topic, upto)
 
 
 def _publish(reading: Reading, asset: DerivedAsset, sink: Sink, topic: Topic, last_step: int | None) -> Published:
@@ -91,7 +91,7 @@ def _publish(reading: Reading, asset: DerivedAsset, sink: Sink, topic: Topic, la
     return Published(sink.topic, upto, steps, topic.records() - records_before)
 
 
-def _require_same_steps(reading: Reading, asset: DerivedAsset, sink: Sink, newest: Written, table: str | None, upto: int) -> None:
+def _require_same_steps(reading: Reading, asset: DerivedAsset, sink: Sink, newest: WrittenStep, table: str | None, upto: int) -> None:
     """Raise if the topic has steps of another table, or a step that the table has lost."""
     if newest.table != table:
         raise SinkError.other_table(asset.name, sink.topic, newest.table, str(table))
@@ -117,7 +117,7 @@ def _write(sink: Sink, write: Write, table: str, identity: str) -> None:
     row_headers = [_if_any(CHANGE, F.col(KIND)), _if_any(COPY, F.col(NUMBER).cast("string"))]
     records = write.rows.select(KEY, VALUE, F.concat(F.array(*headers), *row_headers).alias(_HEADERS))
     point("kafka.before_write")
-    with Naming(sink.topic):
+    with NamingTopicErrors(sink.topic):
         _save(records, sink)
     point("kafka.after_write")
 

@@ -1,4 +1,10 @@
-"""Rebuild: recompute closed days from the log and write only the differences, or empty whole tables so that they are rebuilt."""
+"""Two kinds of rebuild.
+
+- `rebuild_days` (`tidemark backfill --rebuild`) recomputes closed days, and writes only the rows that differ, as one correction. The
+  table must have been made with the present settings. Downstream tables read the correction.
+- `empty_tables` (`tidemark rebuild`) empties whole tables, also those that were made with other settings. Their next steps compute every
+  row again. Downstream tables must be emptied too.
+"""
 
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
@@ -40,7 +46,7 @@ class Rebuilt:
     kept_from: date | None = None
 
 
-def rebuild(advance: Advance, first: date, last: date) -> Rebuilt:
+def rebuild_days(advance: Advance, first: date, last: date) -> Rebuilt:
     """Recompute the closed part of days (of `final_at`, UTC) and repair the rows that differ.
 
     The repair is one correction: one step that writes only the rows that differ. So the table's change data feed contains only these
@@ -56,7 +62,7 @@ def rebuild(advance: Advance, first: date, last: date) -> Rebuilt:
     with advance.reading.lake.writer(advance.asset.name):
         advance.recover()
         advance.strategy.forget()
-        return _rebuild(advance.pin_versions(), first, last)
+        return _rebuild(advance.take_snapshot(), first, last)
 
 
 def _repair(advance: Advance, first: date, last: date) -> Rebuilt:
@@ -94,7 +100,7 @@ def _rebuild(advance: Advance, first: date, last: date) -> Rebuilt:
     )
 
 
-def remake(advances: Mapping[str, Advance], names: Sequence[str], *, downstream: bool = False, from_kept: bool = False) -> list[str]:
+def empty_tables(advances: Mapping[str, Advance], names: Sequence[str], *, downstream: bool = False, from_kept: bool = False) -> list[str]:
     """Empty tables, so that an advance rebuilds them from the event logs with their present settings.
 
     Args:

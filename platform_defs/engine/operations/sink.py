@@ -130,7 +130,7 @@ class Sink:
         return client_options(self.options)
 
 
-class Naming:
+class NamingTopicErrors:
     """Replaces an error of Kafka's client by a `SinkError` that names the topic. Other errors stay as they are."""
 
     def __init__(self, topic: str) -> None:

@@ -45,7 +45,7 @@ def newest_snapshot(reading: Reading, asset: DerivedAsset, earlier_state: Mappin
         asset: the table.
         earlier_state: the `state` of an earlier snapshot, with which the changes start if its rows can still be read.
     """
-    reading = reading.pin_versions(asset.name)
+    reading = reading.take_snapshot(asset.name)
     now = stored_progress(reading.lake, asset)
     if not now.step:
         return None

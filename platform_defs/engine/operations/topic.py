@@ -20,7 +20,7 @@ from platform_defs.engine.formats.kafka_client import (
     properties,
     with_timeouts,
 )
-from platform_defs.engine.operations.sink import Naming, Sink, SinkError
+from platform_defs.engine.operations.sink import NamingTopicErrors, Sink, SinkError
 
 HEADER = "tidemark."
 TABLE, STEP, SINCE, STEP_ID, CHANGE, COPY = (f"{HEADER}{name}" for name in ("table", "step", "since", "id", "change", "copy"))
@@ -31,7 +31,7 @@ _BYTES = "org.apache.kafka.common.serialization.ByteArrayDeserializer"
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenStep:
     """A step of a table that a topic has.
 
     Args:
@@ -62,7 +62,7 @@ class Topic:
     def __init__(self, spark: SparkSession, sink: Sink, asset: str, *, compacted: bool) -> None:
         self._jvm, self._sink, self._group = cast(Any, spark._jvm), sink, f"tidemark.{asset}"
         self._reader: Any = None
-        with Naming(sink.topic):
+        with NamingTopicErrors(sink.topic):
             self._use = SharedAdmin(self._jvm, sink.client)
             self._admin = self._use.client
             try:
@@ -90,13 +90,13 @@ class Topic:
             self._reader = self._jvm.org.apache.kafka.clients.consumer.KafkaConsumer(properties(self._jvm, options))
         return self._reader
 
-    def newest(self) -> Written | None:
+    def newest(self) -> WrittenStep | None:
         """The newest step that the topic has; None if it has none.
 
         Raises:
             SinkError: another program wrote to the topic, or it cannot be read.
         """
-        with Naming(self._sink.topic):
+        with NamingTopicErrors(self._sink.topic):
             committed, ends = self._committed()
             if committed is not None and ends == self.records():
                 return committed
@@ -111,12 +111,12 @@ class Topic:
         value = json.dumps({"topic": self._id, "table": table, "step": step, "id": step_id, "ends": self.records()})
         offsets = self._jvm.java.util.HashMap()
         offsets.put(self._partition(0), self._jvm.org.apache.kafka.clients.consumer.OffsetAndMetadata(0, value))
-        with Naming(self._sink.topic):
+        with NamingTopicErrors(self._sink.topic):
             self._admin.alterConsumerGroupOffsets(self._group, offsets).all().get()
 
     def records(self) -> int:
         """The sum of the end offsets of all partitions."""
-        with Naming(self._sink.topic):
+        with NamingTopicErrors(self._sink.topic):
             return sum(self._ends("latest").values())
 
     def _describe_or_create(self, compacted: bool) -> tuple[str, int]:
@@ -135,7 +135,7 @@ class Topic:
         new_topics.add(new_topic.configs(config))
         return self._admin.createTopics(new_topics).topicId(self._sink.topic).get().toString()
 
-    def _committed(self) -> tuple[Written | None, int | None]:
+    def _committed(self) -> tuple[WrittenStep | None, int | None]:
         """The step that was committed for this topic, and the sum of the partitions' ends then, which earlier versions did not commit.
 
         A topic that was created again has another id.
@@ -145,19 +145,19 @@ class Topic:
         try:
             value = json.loads(offset.metadata()) if offset is not None else {}
             if value.get("topic") == self._id:
-                return Written(value["table"], value["step"], value["id"], value["step"], complete=True), value.get("ends")
+                return WrittenStep(value["table"], value["step"], value["id"], value["step"], complete=True), value.get("ends")
         except (ValueError, KeyError, AttributeError):  # another program committed it
             pass
         return None, None
 
-    def _last_records(self) -> list[Written]:
+    def _last_records(self) -> list[WrittenStep]:
         """The step of the newest record of each partition that has records."""
         first, ends = self._ends("earliest"), self._ends("latest")
         unread = {p for p, end in ends.items() if end > first[p]}
         self._assign(unread)
         for partition in unread:
             self._consumer.seek(self._partition(partition), ends[partition] - 1)
-        written_by_partition = dict[int, Written]()
+        written_by_partition = dict[int, WrittenStep]()
         for _ in range(_POLLS):
             if not unread:
                 break
@@ -170,12 +170,12 @@ class Topic:
             raise SinkError.not_read(self._sink.topic, sorted(unread), _POLL_MS * _POLLS // 1000)
         return [*written_by_partition.values()]
 
-    def _written(self, partition: int, record: Any) -> Written:
+    def _written(self, partition: int, record: Any) -> WrittenStep:
         headers = {name: record.headers().lastHeader(name) for name in (TABLE, STEP, SINCE, STEP_ID)}
         if any(header is None for header in headers.values()):
             raise SinkError.foreign(self._sink.topic, partition, STEP)
         text = {name: bytes(header.value()).decode() for name, header in headers.items()}
-        return Written(text[TABLE], int(text[STEP]), text[STEP_ID], int(text[SINCE]), complete=False)
+        return WrittenStep(text[TABLE], int(text[STEP]), text[STEP_ID], int(text[SINCE]), complete=False)
 
     def _ends(self, position: Literal["earliest", "latest"]) -> dict[int, int]:
         """For each partition, its first offset, or the offset after its newest record."""

@@ -83,7 +83,7 @@ class Views:
         Its rows include those without a batch number, and those of a batch that is not committed yet. Reading them raises `LakeError` if
         the log lacks a data file.
         """
-        table, reading = self.reading.sources[source].log, self.reading.pin_versions()
+        table, reading = self.reading.sources[source].log, self.reading.take_snapshot()
         identity, head = reading.lake.identity(table), last_with_rows(reading.ledger, source)
 
         def rows(after: int) -> DataFrame:

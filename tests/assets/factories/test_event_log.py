@@ -11,11 +11,11 @@ from assets.factories.metadata import moment
 from platform_defs.engine.formats.files import File
 from platform_defs.engine.formats.unreadable_files import Unread
 from platform_defs.engine.ingest.errors import UnreadError
-from platform_defs.engine.ledger.ledger import Entry
-from tests.engine.entries import source_entry
+from platform_defs.engine.ledger.ledger import Batch
+from tests.engine.entries import source_batch
 from tests.support.small_sources import source
 
-ENTRY: Entry = (source_entry("l", 1, rows_read=2, accepted=2, watermark=5),)
+BATCH: Batch = (source_batch("l", 1, rows_read=2, accepted=2, watermark=5),)
 
 
 class _Engine:
@@ -24,10 +24,10 @@ class _Engine:
     def __init__(self, failed: Exception | None = None) -> None:
         self.failed = failed
 
-    def ingest(self) -> list[Entry]:
+    def ingest(self) -> list[Batch]:
         if self.failed is not None:
             raise self.failed
-        return [ENTRY]
+        return [BATCH]
 
 
 @pytest.fixture(scope="module")
@@ -52,12 +52,12 @@ def test_every_ingested_source_is_materialized(instance: dg.DagsterInstance) -> 
 
 
 def test_a_source_without_a_batch_shows_no_watermark() -> None:
-    assert batch_metadata(ENTRY)["watermark"] == moment(5)
+    assert batch_metadata(BATCH)["watermark"] == moment(5)
     assert "watermark" not in batch_metadata([])
 
 
 def test_unreadable_files_fail_the_run_after_the_ingested_sources_are_materialized(instance: dg.DagsterInstance) -> None:
     unread = [Unread(File(1, "file:/in/r/1.jsonl", 3, "r"), "the store is away")]
-    assert _run(instance, UnreadError(unread, [ENTRY])) == (False, {"l": 2, "r": 0})
+    assert _run(instance, UnreadError(unread, [BATCH])) == (False, {"l": 2, "r": 0})
     assert _run(instance, UnreadError(unread, [])) == (False, {})
     assert _run(instance, OSError("the store is away")) == (False, {})

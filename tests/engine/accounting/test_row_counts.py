@@ -7,16 +7,16 @@ import pytest
 from operators import IntervalJoin
 from operators.interval_join import How
 from platform_defs.engine.accounting.counted_rows import counted_terms
-from platform_defs.engine.accounting.row_counts import RECOMPUTED, STORED, Fact, RowCount, differing_days, terms_by_day
+from platform_defs.engine.accounting.row_counts import RECOMPUTED, STORED, RowCount, RowFlag, differing_days, terms_by_day
 from platform_defs.engine.accounting.traced_rows import traced_terms
 
 FIRST, SECOND = date(2026, 3, 1), date(2026, 3, 2)
-NO_FACT = Fact(0)
+NO_FACT = RowFlag(0)
 
 
 def test_days_differ_if_the_number_or_a_sum_of_hashes_differs() -> None:
     equal = [RowCount(STORED, FIRST, NO_FACT, 2, 7, 9), RowCount(RECOMPUTED, FIRST, NO_FACT, 2, 7, 9)]
-    assert differing_days([*equal, RowCount(0, FIRST, Fact.ACCEPTED, 5, 0, 0)]) == []
+    assert differing_days([*equal, RowCount(0, FIRST, RowFlag.ACCEPTED, 5, 0, 0)]) == []
     for other in ((3, 7, 9), (2, 8, 9), (2, 7, 8)):
         assert differing_days([*equal, RowCount(STORED, SECOND, NO_FACT, 2, 7, 9), RowCount(RECOMPUTED, SECOND, NO_FACT, *other)]) == [
             SECOND
@@ -31,25 +31,25 @@ def test_counts_of_one_date_are_added() -> None:
 
 
 def test_results_have_no_terms() -> None:
-    counts = [RowCount(STORED, FIRST, NO_FACT, 2, 7, 9), RowCount(1, SECOND, Fact.ACCEPTED | Fact.MATCHED, 3, 0, 0)]
+    counts = [RowCount(STORED, FIRST, NO_FACT, 2, 7, 9), RowCount(1, SECOND, RowFlag.ACCEPTED | RowFlag.MATCHED, 3, 0, 0)]
     assert terms_by_day(counts, counted_terms) == [{"side": 1, "day": SECOND, "accepted": 3, "matched": 3}]
 
 
 @pytest.mark.parametrize(
     ("how", "facts", "terms"),
     [
-        ("inner", Fact.ACCEPTED, {"accepted", "pending"}),
-        ("inner", Fact.ACCEPTED | Fact.FINALIZED, {"accepted", "unmatched"}),
-        ("inner", Fact.ACCEPTED | Fact.FINALIZED | Fact.MATCHED, {"accepted", "matched"}),
-        ("inner", Fact.ACCEPTED | Fact.FINALIZED | Fact.LATE, {"accepted", "late"}),
-        ("inner", Fact.ACCEPTED | Fact.FILTERED, {"accepted", "filtered"}),
-        ("inner", Fact.MATCHED, {"matched"}),
-        ("full", Fact.ACCEPTED | Fact.FINALIZED, {"accepted"}),
-        ("full", Fact.ACCEPTED | Fact.FINALIZED | Fact.UNMATCHED, {"accepted", "unmatched"}),
-        ("full", Fact.ACCEPTED | Fact.MATCHED | Fact.UNMATCHED, {"accepted", "matched", "unmatched"}),
-        ("full", Fact.ACCEPTED | Fact.LATE | Fact.MATCHED, {"accepted", "late", "matched"}),
+        ("inner", RowFlag.ACCEPTED, {"accepted", "pending"}),
+        ("inner", RowFlag.ACCEPTED | RowFlag.FINALIZED, {"accepted", "unmatched"}),
+        ("inner", RowFlag.ACCEPTED | RowFlag.FINALIZED | RowFlag.MATCHED, {"accepted", "matched"}),
+        ("inner", RowFlag.ACCEPTED | RowFlag.FINALIZED | RowFlag.LATE, {"accepted", "late"}),
+        ("inner", RowFlag.ACCEPTED | RowFlag.FILTERED, {"accepted", "filtered"}),
+        ("inner", RowFlag.MATCHED, {"matched"}),
+        ("full", RowFlag.ACCEPTED | RowFlag.FINALIZED, {"accepted"}),
+        ("full", RowFlag.ACCEPTED | RowFlag.FINALIZED | RowFlag.UNMATCHED, {"accepted", "unmatched"}),
+        ("full", RowFlag.ACCEPTED | RowFlag.MATCHED | RowFlag.UNMATCHED, {"accepted", "matched", "unmatched"}),
+        ("full", RowFlag.ACCEPTED | RowFlag.LATE | RowFlag.MATCHED, {"accepted", "late", "matched"}),
     ],
 )
-def test_the_facts_of_a_row_determine_its_terms(how: How, facts: Fact, terms: set[str]) -> None:
+def test_the_facts_of_a_row_determine_its_terms(how: How, facts: RowFlag, terms: set[str]) -> None:
     """A row that a full join neither matched nor kept is missing from its results; a row that is in no log must not be in the results."""
     assert {*traced_terms(IntervalJoin(on="k", lower=0, upper=1, how=how))(0, facts)} == terms

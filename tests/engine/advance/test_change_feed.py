@@ -34,7 +34,7 @@ def test_a_feed_that_a_user_enables_has_the_changes_of_later_steps_and_repairs(m
     assert _feed(engine, since) == step
 
     engine.spark.sql(f"DELETE FROM delta.`{engine.lake.path('sums')}` WHERE k = 'b'")
-    engine.rebuild("sums")
+    engine.rebuild_days("sums")
     assert _feed(engine, since) == sorted([*step, ("delete", "b", 5), ("insert", "b", 5)])
 
 
@@ -50,7 +50,7 @@ def test_a_rebuilt_table_has_a_feed_once_results_can_be_corrected(make_engine: M
     assert FEED not in DeltaTable(engine.lake.path("counts")).metadata().configuration
 
     engine = engine_with("1 hour", window)
-    assert [step.rows for _, step in engine.remake(["counts"])] == [1]
+    assert [step.rows for _, step in engine.rebuild_tables(["counts"])] == [1]
     assert DeltaTable(engine.lake.path("counts")).metadata().configuration[FEED] == "true"
     since = engine.lake.version("counts")
     assert since is not None

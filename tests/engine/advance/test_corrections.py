@@ -101,9 +101,9 @@ def test_a_rebuild_of_a_corrected_table_corrects_downstream_tables(corrected: En
     DeltaTable(corrected.lake.path("counts")).update({"n": "9"})
     assert rows_of(corrected.views.table("counts"), "n") == [(9,)]
     assert law_violations(corrected, "counts") == {("l", str(day))}
-    done = corrected.rebuild("counts", day, day)
+    done = corrected.rebuild_days("counts", day, day)
     assert (done.days, done.missing, done.extra) == ((day,), 1, 1)
-    assert corrected.rebuild("counts", day, day).days == ()
+    assert corrected.rebuild_days("counts", day, day).days == ()
     assert corrected.pending.progress("counts").corrected == ((2, START + MINUTE - 1, START + MINUTE - 1),)
     assert [s.after.read for s in corrected.advance("top")] == [{"counts": 2}]
     assert rows_of(corrected.views.table("top"), "n") == [(1,)]
@@ -122,7 +122,7 @@ def test_the_law_names_the_days_of_wrong_window_results(make_engine: MakeEngine)
     counts.delete(f"window_start = '{iso(starts['deleted'])}'")
     counts.update({"n": "n + 1"}, predicate=f"window_start = '{iso(starts['altered'])}'")
     assert law_violations(engine, "counts") == {("l", str(day_of(start))) for start in starts.values()}
-    done = engine.rebuild("counts", day_of(START), day_of(START + 4 * DAY))
+    done = engine.rebuild_days("counts", day_of(START), day_of(START + 4 * DAY))
     assert {*done.days} == {day_of(start) for start in starts.values()}
     assert law_violations(engine, "counts") == set()
 

@@ -14,10 +14,10 @@ from operators import (
     EveryInterval,
     EveryRows,
     EveryStep,
-    Moment,
     OperatorError,
     Session,
     Sliding,
+    TriggerContext,
     Tumbling,
     WindowedAggregate,
 )
@@ -144,7 +144,7 @@ class _LargeAndSoonFinal:
 
     rows: int
 
-    def fires(self, now: Moment, before: Moment) -> Column | bool:
+    def fires(self, now: TriggerContext, before: TriggerContext) -> Column | bool:
         """See `Trigger`."""
         if now.watermark is None:
             return False

@@ -12,12 +12,12 @@ from assets.contracts import DerivedAsset
 from operators.steps import Append, ByKey, ByTimeRange, Emits, NewRows, Reads, Upsert
 from operators.timing import ClosedRange
 from platform_defs.engine.advance.plan import StepPlan, plan_step
-from platform_defs.engine.advance.position import Complete, EventTimeRange, Position, Upstream
+from platform_defs.engine.advance.position import CompleteUpTo, EventTimeRange, Position, Upstream
 from platform_defs.engine.inputs.progress import Progress
 from platform_defs.engine.inputs.progress_errors import ProgressError
 from platform_defs.engine.inputs.reader import Span
-from platform_defs.engine.ledger.rows import Entry
-from tests.engine.entries import source_entry
+from platform_defs.engine.ledger.rows import Batch
+from tests.engine.entries import source_batch
 from tests.support.memory_ledger import memory_ledger
 
 ALL = 1_000_000
@@ -57,14 +57,14 @@ OF_KEYED = _asset("of_keyed", ByTimeRange((10,), watermark_delay=1), Append(), "
 READER = _asset("reader", NewRows(change="op"), Upsert(("k",)), "keyed")
 
 
-def _rows(seq: int, rows: int, first: int = 0, last: int | None = None, source: str = "clicks") -> Entry:
+def _rows(seq: int, rows: int, first: int = 0, last: int | None = None, source: str = "clicks") -> Batch:
     """A batch with rows of one source, with event times from `first` to `last`."""
-    return (source_entry(source, seq, accepted=rows, first_event_time=first, last_event_time=first if last is None else last),)
+    return (source_batch(source, seq, accepted=rows, first_event_time=first, last_event_time=first if last is None else last),)
 
 
-def _without_rows(seq: int, source: str = "clicks") -> Entry:
+def _without_rows(seq: int, source: str = "clicks") -> Batch:
     """A batch of a source without rows."""
-    return (source_entry(source, seq),)
+    return (source_batch(source, seq),)
 
 
 @dataclass(frozen=True)
@@ -86,7 +86,7 @@ class Case:
 
     id: str
     asset: DerivedAsset
-    ledger: Sequence[Entry]
+    ledger: Sequence[Batch]
     plan: StepPlan | None
     progress: Progress = field(default_factory=Progress)
     watermark: int | None = None
@@ -226,7 +226,7 @@ READS_TABLES = [
         [_rows(1, 5, 0, 99), _rows(2, 5, 200)],
         StepPlan(2, 90, {"keyed": 4}),
         watermark=190,
-        tables=(Upstream(KEYED, Complete(4, 1), 90),),
+        tables=(Upstream(KEYED, CompleteUpTo(4, 1), 90),),
     ),
     Case(
         "a changed row of an upserted table corrects the results that it may be part of",
@@ -235,7 +235,7 @@ READS_TABLES = [
         StepPlan(2, 90, {"keyed": 5}, ClosedRange(29, 85)),
         _closed(90, read={"keyed": 4}),
         watermark=190,
-        tables=(Upstream(KEYED, Complete(5, 2), 190, (EventTimeRange(30, 74),)),),
+        tables=(Upstream(KEYED, CompleteUpTo(5, 2), 190, (EventTimeRange(30, 74),)),),
     ),
     Case(
         "changes of an upserted table after the closed range correct nothing",
@@ -244,7 +244,7 @@ READS_TABLES = [
         StepPlan(2, 190, {"keyed": 5}),
         _closed(90, read={"keyed": 4}),
         watermark=190,
-        tables=(Upstream(KEYED, Complete(5, 2), 190, (EventTimeRange(91, 200),)),),
+        tables=(Upstream(KEYED, CompleteUpTo(5, 2), 190, (EventTimeRange(91, 200),)),),
     ),
 ]
 
@@ -284,7 +284,7 @@ CHANGELOGS = [
         READER,
         [_rows(1, 5), _rows(2, 5)],
         StepPlan(1, read={"keyed": 4}),
-        tables=(Upstream(KEYED, Complete(4, 1)),),
+        tables=(Upstream(KEYED, CompleteUpTo(4, 1)),),
     ),
     Case(
         "a changelog is read as far as it is applied to the table",
@@ -292,7 +292,7 @@ CHANGELOGS = [
         [_rows(1, 5), _rows(2, 5), _rows(3, 5)],
         StepPlan(2, read={"keyed": 5}),
         Progress(step=1, seq=1, read={"keyed": 4}),
-        tables=(Upstream(KEYED, Complete(5, 2)),),
+        tables=(Upstream(KEYED, CompleteUpTo(5, 2)),),
     ),
     Case(
         "no new changes, although the ledger has a new batch",
@@ -300,7 +300,7 @@ CHANGELOGS = [
         [_rows(1, 5), _rows(2, 5)],
         None,
         Progress(step=1, seq=1, read={"keyed": 4}),
-        tables=(Upstream(KEYED, Complete(4, 1)),),
+        tables=(Upstream(KEYED, CompleteUpTo(4, 1)),),
     ),
     Case(
         "an asset that reads new rows of an appended table reads up to that table's newest step",
@@ -360,7 +360,7 @@ def test_rows_within_the_allowed_lateness_are_searched_up_to_the_end_of_the_clos
 
 
 def test_a_reader_ahead_of_its_upstream_table_is_refused() -> None:
-    behind = Upstream(KEYED, Complete(3, 1))
+    behind = Upstream(KEYED, CompleteUpTo(3, 1))
     case = Case("", READER, [_rows(1, 5)], None, Progress(step=1, seq=1, read={"keyed": 4}), tables=(behind,))
     with pytest.raises(ProgressError, match="keyed"):
         _plan(case)

@@ -10,7 +10,7 @@ from platform_defs.engine import Engine
 from platform_defs.engine.advance import closed_ranges, rows_per_key
 from platform_defs.engine.advance.step_size import rows_of_range
 from tests.conftest import MakeEngine
-from tests.engine.entries import source_entry
+from tests.engine.entries import source_batch
 from tests.support.memory_ledger import memory_ledger
 from tests.support.small_sources import MINUTE, START, Event, join, replay, rows_of, source
 
@@ -80,10 +80,10 @@ def test_an_operator_that_compares_no_rows_of_a_key_is_never_split(make_engine: 
     ids=["no rows", "even", "rows after the range", "uneven"],
 )
 def test_the_part_in_the_middle_has_its_share_of_the_rows(batches: list[tuple[int, int, int]], expected: tuple[float, int, int]) -> None:
-    entries = [
-        (source_entry("l", seq, accepted=rows, first_event_time=first, last_event_time=last),)
+    ledger = [
+        (source_batch("l", seq, accepted=rows, first_event_time=first, last_event_time=last),)
         for seq, (rows, first, last) in enumerate(batches, 1)
     ]
-    found = rows_of_range(memory_ledger(entries).history, join(), None, 1_000, len(entries))
+    found = rows_of_range(memory_ledger(ledger).history, join(), None, 1_000, len(ledger))
     assert found.number == pytest.approx(expected[0])
     assert found.middle(16) == pytest.approx(expected[1:], abs=8)

@@ -17,7 +17,7 @@ class FakeQuery:
 
 def _queries(step: str | None, query: Any) -> RunningQueries:
     queries = RunningQueries()
-    queries.put("pairs", step, query)
+    queries.remember("pairs", step, query)
     return queries
 
 
@@ -26,7 +26,7 @@ def test_a_step_continues_only_the_query_that_was_fed_the_step_before() -> None:
     queries = _queries("s3", query)
     assert queries.query_at_step("pairs", "s3") is query
     assert queries.query_at_step("pairs", "s4") is queries.query_at_step("pairs", "s2") is queries.query_at_step("others", "s3") is None
-    queries.put("pairs", "s4", query)  # pyright: ignore[reportArgumentType]
+    queries.remember("pairs", "s4", query)  # pyright: ignore[reportArgumentType]
     assert queries.query_at_step("pairs", "s4") is query
 
 
@@ -46,7 +46,7 @@ def test_queries_end_with_the_stream_and_are_used_only_in_it() -> None:
     query, queries = FakeQuery(), RunningQueries()
     assert not queries.are_enabled
     with queries.enable():
-        queries.put("pairs", "s3", query)  # pyright: ignore[reportArgumentType]
+        queries.remember("pairs", "s3", query)  # pyright: ignore[reportArgumentType]
         assert queries.are_enabled
     assert (query.stopped, queries.are_enabled, queries.query_at_step("pairs", "s3")) == (1, False, None)
     queries.drop("pairs")

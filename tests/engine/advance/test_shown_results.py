@@ -9,7 +9,7 @@ import pyarrow as pa
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from operators import EveryInterval, EveryRows, EveryStep, Moment
+from operators import EveryInterval, EveryRows, EveryStep, Moment, TriggerContext
 from operators.columns import FINAL_AT, WINDOW_END, WINDOW_START
 from operators.triggers import ROWS_SEEN
 from platform_defs.engine.advance.shown_results import ShownWindows, Times
@@ -99,7 +99,7 @@ def test_sessions_of_1000_keys_continue_those_that_were_shown(spark: SparkSessio
 class _Undecided:
     """A condition that is null for every window."""
 
-    def fires(self, now: Moment, before: Moment) -> Column:
+    def fires(self, now: TriggerContext, before: TriggerContext) -> Column:
         return now.rows > F.lit(None).cast("bigint")
 
 
@@ -112,7 +112,7 @@ def test_a_trigger_for_all_windows_shows_all_or_leaves_those_that_are_open(spark
     by_clock = EveryInterval(10, by="processing")
     assert _rows(windows.results(by_clock, fresh, fresh, shown, (1, 20), (0, 19))) == _rows(fresh)
     assert _rows(windows.results(by_clock, fresh, fresh, shown, (1, 19), (0, 10))) == [(1, 0, 10, 3, 1)]
-    assert not EveryInterval(10).fires(Moment(F.lit(1), None, 5), Moment(F.lit(0), None, None)), "there is no watermark yet"
+    assert not EveryInterval(10).fires(TriggerContext(F.lit(1), None, 5), TriggerContext(F.lit(0), None, None)), "there is no watermark yet"
     assert _rows(windows.results(_Undecided(), fresh, fresh, shown, (1, 0), (0, 0))) == [(1, 0, 10, 3, 1)], "null is no firing"
 
 
@@ -121,3 +121,7 @@ def test_a_shown_session_stays_while_the_session_that_it_has_become_is_open(spar
     fresh, shown = _frame(spark, [(1, 0, 15, 4, 2)]), _frame(spark, [(1, 0, 10, 3, 1), (2, 0, 10, 3, 1)])
     windows = ShownWindows(KEY, are_sessions=True)
     assert _rows(windows.results(EveryInterval(100), fresh, fresh, shown, (12, 0), (9, 0))) == [(1, 0, 10, 3, 1)]
+
+
+def test_the_context_of_a_trigger_has_its_former_name_too() -> None:
+    assert Moment is TriggerContext

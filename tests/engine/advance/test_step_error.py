@@ -52,7 +52,7 @@ def test_the_error_of_an_overflow_names_the_asset_and_a_wider_type_fixes_it(make
 
     wider = "sum(CAST(v AS DECIMAL(19, 0)) * v)"
     fixed = make_engine([source("l")], [_windows(wider), _sums(wider), _squares("CAST(v AS BIGINT) * v"), COUNTS])
-    list(fixed.remake(["windows", "sums", "squares"], downstream=True))  # as the error message says
+    list(fixed.rebuild_tables(["windows", "sums", "squares"], downstream=True))  # as the error message says
     assert [int(t) for _, t in rows_of(fixed.views.table("windows"), "k", "total")] == [4, 9 + LARGE**2]
     assert {k: int(t) for k, t in rows_of(fixed.views.table("sums"), "k", "total")} == {"a": 13 + LARGE**2, "b": 1}
     assert rows_of(fixed.views.table("squares"), "k", "square") == [("a", 4), ("a", LARGE**2), ("a", 9)]

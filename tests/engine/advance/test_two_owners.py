@@ -67,7 +67,7 @@ def _ingest(engine: Engine) -> None:
         )
 
 
-def _remake(engine: Engine) -> None:
+def _rebuild_tables(engine: Engine) -> None:
     for name in engine.assets:
         empty_table(engine._advance(name))
 
@@ -76,8 +76,8 @@ ACTIONS: dict[str, Callable[[Engine], object]] = {
     "ingest": _ingest,
     "advance": _advance,
     "ingest and advance": lambda engine: (_ingest(engine), _advance(engine)),
-    "rebuild": lambda engine: [engine.rebuild(name, day_of(START), day_of(START + DAY)) for name in engine.assets],
-    "remake": _remake,
+    "rebuild_days": lambda engine: [engine.rebuild_days(name, day_of(START), day_of(START + DAY)) for name in engine.assets],
+    "rebuild_tables": _rebuild_tables,
     "maintain": lambda engine: engine.maintain(small_files=1),
 }
 
@@ -118,7 +118,7 @@ def _complete(engine: Engine, *, accounted: bool = True) -> dict[str, list[str]]
     _ingest(engine)
     engine.drain()
     _advance(engine)
-    engine.rebuild("counts", day_of(START), day_of(START + DAY))
+    engine.rebuild_days("counts", day_of(START), day_of(START + DAY))
     assert not [name for name in engine.assets if engine.accounts.count_differences(name)]
     assert not accounted or not [a for name in engine.assets for a in engine.accounts.days(name) if not a.holds]
     return {table: _stored_rows(engine.lake, table) for table in (*(s.log for s in SOURCES), *engine.assets)}
@@ -153,8 +153,8 @@ def _points(template: Template, lake: Path, act: Callable[[Engine], object]) -> 
 CASES = [
     ("ingest", "ingest and advance", "ingest.before_ledger", TABLES),
     ("advance", "ingest and advance", "advance.before_changelog", ["counts", "total"]),
-    ("advance", "remake", "advance.before_apply", ["counts", "total"]),
-    ("rebuild", "ingest and advance", "advance.before_commit", ["pairs", "counts", "visits"]),
+    ("advance", "rebuild_tables", "advance.before_apply", ["counts", "total"]),
+    ("rebuild_days", "ingest and advance", "advance.before_commit", ["pairs", "counts", "visits"]),
 ]
 """Two actions, the point at which the first one is paused, and the tables of both owners: one that passes the point, and others."""
 

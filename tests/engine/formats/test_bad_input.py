@@ -17,7 +17,7 @@ from pyspark.sql.types import StructType
 from assets.days import moment
 from platform_defs.engine import Engine
 from platform_defs.engine.lake.tables import Lake
-from platform_defs.engine.ledger.ledger import SourceEntry
+from platform_defs.engine.ledger.ledger import SourceBatch
 from tests.support.clock import Clock
 from tests.support.small_sources import START, iso, source
 
@@ -413,7 +413,7 @@ FILES = (*dict.fromkeys(case.source for case in CASES),)
 class Found:
     """The result of one batch of all files."""
 
-    ingested: dict[str, SourceEntry]
+    ingested: dict[str, SourceBatch]
     log: dict[str, list[Row]]
     quarantine: dict[str, list[Row]]
 
@@ -428,12 +428,12 @@ def found(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Foun
     for case in CASES:
         _write(root / "in" / case.name, case.content)
     _write(root / "in/values/values.jsonl", _lines(*[json.dumps({"k": v.id, "ts": TIME, **v.row}) for v in VALUE_CASES]))
-    [entry] = engine.ingest()
+    [batch] = engine.ingest()
     columns = [f"cast({c} as string) {c}" for c in VALUES.fieldNames()]
     log = {n: engine.reading.log(n, 1).select("k", "arrival").collect() for n in FILES}
     log["values"] = engine.reading.log("values", 1).selectExpr(*columns).collect()
     quarantine = {n: sorted(engine.views.table(f"quarantine/{n}").collect(), key=lambda r: r.arrival) for n in sources}
-    return Found({s.source: s for s in entry}, log, quarantine)
+    return Found({s.source: s for s in batch}, log, quarantine)
 
 
 def _write(path: Path, content: bytes) -> None:
@@ -441,9 +441,9 @@ def _write(path: Path, content: bytes) -> None:
     path.write_bytes(content)
 
 
-def _names(entry: SourceEntry) -> list[str]:
+def _names(batch: SourceBatch) -> list[str]:
     """The files of a batch in the order of their arrival."""
-    return [Path(unquote(o.split("|")[0])).name for o in entry.offsets]
+    return [Path(unquote(o.split("|")[0])).name for o in batch.offsets]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda c: c.id)

@@ -16,7 +16,7 @@ from assets.contracts import ContractError
 from platform_defs.engine import Engine, IngestError
 from platform_defs.engine.formats.files import File
 from platform_defs.engine.ingest.schema_evolution import MOST_ADDED
-from platform_defs.engine.ledger.ledger import SourceEntry
+from platform_defs.engine.ledger.ledger import SourceBatch
 from tests.conftest import MakeEngine
 from tests.support.clock import NOON, Clock
 from tests.support.small_sources import DAY, HOUR, MINUTE, ROW, START, Event, iso, join, land, rows_of, source
@@ -84,8 +84,8 @@ def test_files_that_change_before_or_during_a_read_are_detected(make_engine: Mak
     }.items():
         _write(engine, "l", file, content, NOON)
     deleted = File(NOON, f"file:{engine.folders['l']}/gone.jsonl", 10, "l")
-    entry = engine.ingestion.batches.files([*_listed(engine), deleted])
-    assert entry is not None
+    batch = engine.ingestion.batches.files([*_listed(engine), deleted])
+    assert batch is not None
     torn = "malformed: the file cannot be read: EOFException: Unexpected end of input stream"
     accepted = ["a", "b", "c", "d"]
     assert _keys(engine) == accepted
@@ -106,7 +106,7 @@ def test_files_that_change_before_or_during_a_read_are_detected(make_engine: Mak
     _write(engine, "l", "healed.jsonl.gz", whole, NOON + 1)
     _write(engine, "l", "written.parquet", _parquet("written"), NOON + 1)
     _write(engine, "l", "renamed again.jsonl.gz", gzip.compress(_bytes("renamed")), NOON + 1)
-    ingested = [source_entry for entry in engine.ingest() for source_entry in entry]
+    ingested = [source_batch for batch in engine.ingest() for source_batch in batch]
     assert sorted(_quarantine_reasons(engine, "l", 2) + (_quarantine_reasons(engine, "l", 3) if len(ingested) > 1 else [])) == [
         ("grown.jsonl", CHANGED),
         ("replaced.jsonl", CHANGED),
@@ -148,8 +148,8 @@ def test_new_columns_are_ignored_refused_or_added(make_engine: MakeEngine) -> No
     table = pa.table({"k": ["p"], "v": [1], "ts": [TIME], "n": [5]})
     for name in ("l", "out"):
         pq.write_table(table, Path(engine.folders[name]) / "2.parquet")
-    [entry] = engine.ingest()
-    counts = {s.source: (s.accepted, s.quarantined) for s in entry}
+    [batch] = engine.ingest()
+    counts = {s.source: (s.accepted, s.quarantined) for s in batch}
     assert counts == {"l": (4, 4), "r": (2, 0), "out": (1, 3)}
     reason = "malformed: it has columns that the contract does not name: "
     assert _quarantine_reasons(engine, "out", 2) == [("2.csv", f"{reason}w"), ("2.jsonl", f"{reason}w"), ("2.parquet", f"{reason}n")]
@@ -223,7 +223,7 @@ def test_a_clock_step_late_rows_and_an_empty_day_keep_the_law(make_engine: MakeE
     assert all(account.holds for account in engine.accounts.days("pairs"))
 
 
-def _ingest_one_key(engine: Engine, file: str, rows: int, step: int, key: str) -> SourceEntry:
+def _ingest_one_key(engine: Engine, file: str, rows: int, step: int, key: str) -> SourceBatch:
     """Ingest many rows of one key, `step` ms apart."""
     folder = Path(engine.folders["l"])
     folder.mkdir(parents=True, exist_ok=True)

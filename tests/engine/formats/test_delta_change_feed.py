@@ -18,7 +18,7 @@ from assets.contract_checks import ContractError
 from assets.contracts import BoundedOutOfOrderness, DerivedAsset, SourceContract
 from operators import Aggregate, TopN
 from platform_defs.engine import Engine
-from platform_defs.engine.formats.delta_change_feed import ChangeFeedError, Landed, land_changes
+from platform_defs.engine.formats.delta_change_feed import ChangeFeedError, LandedVersion, land_changes
 from platform_defs.engine.ingest.change_feed import check_feed
 from tests.conftest import MakeEngine
 from tests.support.bare_lake import bare_engine
@@ -50,10 +50,10 @@ def _landed_versions(folder: Path) -> list[tuple[int, list[tuple[str, str, int]]
 
 def test_each_version_lands_once_with_removals_first(stock: DeltaTable, tmp_path: Path) -> None:
     folder = tmp_path / "landing"
-    assert land_changes(stock.table_uri, folder) == [Landed(0, 3)]
+    assert land_changes(stock.table_uri, folder) == [LandedVersion(0, 3)]
     stock.update(updates={"sold": "9"}, predicate="item = 'a'")
     stock.delete("item = 'b'")
-    assert land_changes(stock.table_uri, folder) == [Landed(1, 2), Landed(2, 1)]
+    assert land_changes(stock.table_uri, folder) == [LandedVersion(1, 2), LandedVersion(2, 1)]
     assert land_changes(stock.table_uri, folder) == []
     versions = _landed_versions(folder)
     assert (versions[0][0], sorted(versions[0][1])) == (0, [("+I", "a", 1), ("+I", "b", 5), ("+I", "c", 3)])
@@ -99,7 +99,7 @@ def test_a_folder_without_an_id_takes_the_id_of_the_table(stock: DeltaTable, tmp
 def test_removed_files_do_not_land_again(stock: DeltaTable, tmp_path: Path) -> None:
     folder = tmp_path / "landing"
     stock.update(updates={"sold": "9"}, predicate="item = 'a'")
-    assert land_changes(stock.table_uri, folder) == [Landed(0, 3), Landed(1, 2)]
+    assert land_changes(stock.table_uri, folder) == [LandedVersion(0, 3), LandedVersion(1, 2)]
     for file in folder.glob("version-*"):
         file.unlink()
     assert land_changes(stock.table_uri, folder) == []

@@ -17,7 +17,7 @@ from assets.days import moment
 from platform_defs.engine import Engine
 from platform_defs.engine.ingest.quarantine_error import QuarantineError
 from platform_defs.engine.lake.tables import Lake
-from platform_defs.engine.ledger.ledger import SourceEntry
+from platform_defs.engine.ledger.ledger import SourceBatch
 from tests.conftest import MakeEngine
 from tests.support.clock import NOON, Clock
 from tests.support.small_sources import DAY, MINUTE, START, iso, land, rows_of, source
@@ -181,7 +181,7 @@ class Found:
     """The result of one batch of all files."""
 
     engine: Engine
-    ingested: dict[str, SourceEntry]
+    ingested: dict[str, SourceBatch]
     log: dict[str, list[Row]]
     quarantine: dict[str, list[Row]]
 
@@ -224,11 +224,11 @@ def found(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Foun
     sources = {n: source(n, schema=SCHEMA, rules=RULES, future_skew="24 hours") for n in ("json", "csv", "parquet", "names")}
     engine = Engine(Lake(str(root / "lake")), sources, {}, lambda: spark, Clock(), folders={n: str(root / "landing" / n) for n in sources})
     _land_all(engine)
-    entries = engine.ingestion.stream.run()
-    assert len(entries) == 1
+    batches = engine.ingestion.stream.run()
+    assert len(batches) == 1
     log = {n: engine.reading.log(n, 1).selectExpr("k", "v", "note", "arrival", "cast(ts as string) AS ts").collect() for n in sources}
     return Found(
-        engine, {s.source: s for s in entries[0]}, log, {n: engine.views.table(s.quarantine).collect() for n, s in sources.items()}
+        engine, {s.source: s for s in batches[0]}, log, {n: engine.views.table(s.quarantine).collect() for n, s in sources.items()}
     )
 
 

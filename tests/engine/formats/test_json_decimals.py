@@ -72,7 +72,7 @@ Outcomes = dict[str, dict[str, str]]
 @pytest.fixture(scope="module")
 def outcomes(engine: Engine) -> dict[str, Outcomes]:
     """For each type, the value or the reason of the quarantine by file and digits."""
-    last = {s.source: [Path(o.split("|")[0]).name for o in s.offsets] for s in engine.ledger.entries()[-1]}
+    last = {s.source: [Path(o.split("|")[0]).name for o in s.offsets] for s in engine.ledger.batches()[-1]}
     found: dict[str, Outcomes] = {name: {file: {} for file in files} for name, files in last.items()}
     accepted = {name: engine.views.table(f"events/{name}").selectExpr("arrival", "k", "cast(p as string) AS p") for name in TYPES}
     rejected = {name: engine.views.table(f"quarantine/{name}").select("arrival", "raw", "reason") for name in TYPES}

@@ -62,9 +62,9 @@ def test_a_schema_stored_in_a_parquet_footer_loads_no_class(
         for key, schema in FOOTER_SCHEMAS.items():
             _write(engine, mode, f"{key}.parquet", key, {"w": ["x"]}, schema)
         _write(engine, mode, "good.parquet", "g", {})
-    [entry] = engine.ingest()
+    [batch] = engine.ingest()
     assert MODULE not in sys.modules
-    assert {s.source: (s.accepted, s.quarantined) for s in entry} == {"ignore": (6, 0), "add": (6, 0), "reject": (1, 5)}
+    assert {s.source: (s.accepted, s.quarantined) for s in batch} == {"ignore": (6, 0), "add": (6, 0), "reject": (1, 5)}
     assert rows_of(engine.views.table("events/ignore"), "k", "v") == [(k, 1) for k in sorted([*FOOTER_SCHEMAS, "g"])]
     assert rows_of(engine.views.table("events/add"), "k", "w") == [(k, None if k == "g" else "x") for k in sorted([*FOOTER_SCHEMAS, "g"])]
     assert {r for (r,) in rows_of(engine.views.table("quarantine/reject"), "reason")} == {

@@ -275,8 +275,8 @@ def _isolate(faults: dict[int, list[str]], waits: Sequence[float] = (1.0, 5.0)) 
                 raise PySparkException(text)
         return _ReadableFrame()  # pyright: ignore[reportReturnType]
 
-    patience = unreadable_files.Patience(waits, slept.append)
-    return unreadable_files._check_files(fail, FILES, patience), slept, reads[0]
+    retries = unreadable_files.ReadRetries(waits, slept.append)
+    return unreadable_files._check_files(fail, FILES, retries), slept, reads[0]
 
 
 class _ReadableFrame:

@@ -15,10 +15,10 @@ from assets.contracts import Alignment, BoundedOutOfOrderness, SourceContract
 from platform_defs.cli.monitored import of_source
 from platform_defs.engine import Engine
 from platform_defs.engine.formats.files import File
-from platform_defs.engine.ingest.alignment import Ahead, next_files, sources_ahead
+from platform_defs.engine.ingest.alignment import SourceAhead, next_files, sources_ahead
 from platform_defs.engine.ingest.control_batches import ControlBatches
 from platform_defs.engine.ingest.idle_sources import idle_sources
-from platform_defs.engine.ledger.ledger import Ledger, SourceEntry, next_row
+from platform_defs.engine.ledger.ledger import Ledger, SourceBatch, next_row
 from platform_defs.engine.ledger.new_rows import IDLE as PRESENT_RULE
 from platform_defs.orchestration.waiting_input import waiting_input
 from tests.conftest import MakeEngine
@@ -42,7 +42,7 @@ SOURCES = [_aligned("a"), _aligned("b"), _aligned("c", max_drift="3 hours"), _al
 class Case:
     id: str
     watermarks: Mapping[str, Mapping[str, Any]]
-    expected: Mapping[str, Ahead]
+    expected: Mapping[str, SourceAhead]
 
 
 def _at(hours: float, **changes: Any) -> dict[str, Any]:
@@ -52,12 +52,16 @@ def _at(hours: float, **changes: Any) -> dict[str, Any]:
 CASES = [
     Case("before the first batch nobody waits", {}, {}),
     Case("at the drift a source is read, 1 ms past it is not", {"a": _at(0), "b": _at(1), "c": _at(0)}, {}),
-    Case("1 ms past the drift", {"a": _at(0), "b": {"watermark": START + HOUR + 1}, "c": _at(0)}, {"b": Ahead("a", HOUR + 1)}),
-    Case("each source has its own drift", {"a": _at(0), "b": _at(2), "c": _at(2)}, {"b": Ahead("a", 2 * HOUR)}),
-    Case("a source without a watermark is behind all others", {"a": _at(0), "b": _at(0)}, {"a": Ahead("c", None), "b": Ahead("c", None)}),
+    Case("1 ms past the drift", {"a": _at(0), "b": {"watermark": START + HOUR + 1}, "c": _at(0)}, {"b": SourceAhead("a", HOUR + 1)}),
+    Case("each source has its own drift", {"a": _at(0), "b": _at(2), "c": _at(2)}, {"b": SourceAhead("a", 2 * HOUR)}),
+    Case(
+        "a source without a watermark is behind all others",
+        {"a": _at(0), "b": _at(0)},
+        {"a": SourceAhead("c", None), "b": SourceAhead("c", None)},
+    ),
     Case("an idle source holds back nobody", {"a": _at(0, **IDLE), "b": _at(5), "c": _at(4.5)}, {}),
     Case("an idle source without rows holds back nobody", {"a": {**IDLE}, "b": _at(5), "c": _at(4.5)}, {}),
-    Case("an idle source that is ahead waits too", {"a": _at(0), "b": _at(5, **IDLE), "c": _at(0)}, {"b": Ahead("a", 5 * HOUR)}),
+    Case("an idle source that is ahead waits too", {"a": _at(0), "b": _at(5, **IDLE), "c": _at(0)}, {"b": SourceAhead("a", 5 * HOUR)}),
     Case("all are idle", {"a": _at(0, **IDLE), "b": _at(5, **IDLE), "c": _at(9, **IDLE)}, {}),
     Case(
         "other groups, and sources without a group, do not count",
@@ -126,10 +130,10 @@ class NewestRows:
     """The newest row of each source, in place of a ledger: a ledger needs 1 ms for each row."""
 
     clock: Clock
-    rows: dict[str, SourceEntry] = field(default_factory=dict)
+    rows: dict[str, SourceBatch] = field(default_factory=dict)
     active_at: dict[str, int] = field(default_factory=dict)
 
-    def newest_rows(self) -> dict[str, SourceEntry]:
+    def newest_rows(self) -> dict[str, SourceBatch]:
         return self.rows
 
     def wall_clock(self) -> int:
@@ -161,7 +165,7 @@ class Stream:
             commit_batch(self.engine, changes)
             return
         for name, changed in changes.items():
-            self.ledger.rows[name] = SourceEntry(seq=1, kind="rows", ingested_at=self.clock.now, source=name, **changed)
+            self.ledger.rows[name] = SourceBatch(seq=1, kind="rows", ingested_at=self.clock.now, source=name, **changed)
             self.ledger.active_at[name] = self.clock.now
 
     def record_idle(self) -> None:
@@ -238,7 +242,7 @@ def _count_waits(stream: Stream, groups: Sequence[Group]) -> int:
     return waits
 
 
-def _check_turn(last: Mapping[str, SourceEntry | None], ready: Collection[str], drift: int) -> None:
+def _check_turn(last: Mapping[str, SourceBatch | None], ready: Collection[str], drift: int) -> None:
     """The sources of a group that are read are within their drift of each one that is not idle."""
     active = [row and row.watermark for row in last.values() if row is None or not row.idle]
     for name in ready & last.keys():

@@ -87,9 +87,9 @@ def test_a_small_batch_is_one_job_for_each_source(make_engine: MakeEngine, spark
         for name in ("l", "r"):
             land(engine, name, f"{batch}.jsonl", [*lines, lines[0], Event("x", 7, MINUTE).line, '{"k": "without a time"}'])
         with jobs_of(spark) as jobs:
-            [entry] = engine.ingest()
+            [ingested] = engine.ingest()
         repeated = 1 if batch == 0 else 2
-        counts = {row.source: (row.accepted, row.duplicate, row.quarantined) for row in entry}
+        counts = {row.source: (row.accepted, row.duplicate, row.quarantined) for row in ingested}
         assert counts == {"l": (6 - repeated, repeated, 1), "r": (6, 0, 1)}
         assert len(jobs) == 2
     assert small_queries.count(engine.reading.log("l", 3)) == 5 + 4 + 4
@@ -99,8 +99,8 @@ def test_the_log_of_a_large_batch_has_differences_of_times(make_engine: MakeEngi
     monkeypatch.setattr(small_queries, "SMALL_INPUT_BYTES", -1)
     engine = make_engine([source("l", unique_key=("k",)), source("r")], [join()])
     land(engine, "l", "0.jsonl", [*[Event(f"k{n}", n, n * MINUTE).line for n in range(100)], '{"k": "without a time"}'])
-    [[entry]] = engine.ingest()
-    assert (entry.accepted, entry.quarantined) == (100, 1)
+    [[of_l]] = engine.ingest()
+    assert (of_l.accepted, of_l.quarantined) == (100, 1)
     log = engine.lake.delta(engine.sources["l"].log)
     assert log is not None
     [file] = log.file_uris()

@@ -13,13 +13,13 @@ from assets.contracts import BatchExpression, BatchStatistics, BoundedOutOfOrder
 from platform_defs.engine.ingest.batch_counts import BatchCounts
 from platform_defs.engine.ingest.batch_watermark import watermark_after
 from platform_defs.engine.ingest.errors import IngestError
-from platform_defs.engine.ledger.ledger import SourceEntry
+from platform_defs.engine.ledger.ledger import SourceBatch
 from tests.conftest import MakeEngine
 from tests.support.example_counts import example_count
 from tests.support.small_sources import HOUR, MINUTE, START, Event, land, source
 
 COUNTS = BatchCounts(read=5, good=3, quarantined=2, markers=0, warned=0, first=100, last=400, watermark=None, mean=200.0, deviation=1.0)
-LAST = SourceEntry(seq=1, kind="rows", ingested_at=1, source="l", watermark=250, max_event_time=900)
+LAST = SourceBatch(seq=1, kind="rows", ingested_at=1, source="l", watermark=250, max_event_time=900)
 NO_ROWS: Any = None
 
 
@@ -48,11 +48,11 @@ class Returns:
         return self.value
 
 
-def _after(how: Any, counts: BatchCounts = COUNTS, last: SourceEntry | None = LAST) -> int | None:
+def _after(how: Any, counts: BatchCounts = COUNTS, last: SourceBatch | None = LAST) -> int | None:
     return _after_batch(source("l", watermark=how), counts, last)
 
 
-def _after_batch(contract: SourceContract, counts: BatchCounts, last: SourceEntry | None) -> int | None:
+def _after_batch(contract: SourceContract, counts: BatchCounts, last: SourceBatch | None) -> int | None:
     return watermark_after(contract, counts, NO_ROWS, last, None, 5_000)
 
 
@@ -86,7 +86,7 @@ def test_a_generator_is_given_the_statistics_of_the_batch() -> None:
         (BoundedOutOfOrderness("10 ms"), LAST, 389),
     ],
 )
-def test_the_watermark_after_a_batch(how: Any, last: SourceEntry | None, expected: int | None) -> None:
+def test_the_watermark_after_a_batch(how: Any, last: SourceBatch | None, expected: int | None) -> None:
     assert _after(how, last=last) == expected
 
 
@@ -111,7 +111,7 @@ def test_an_error_of_a_generator_names_the_source() -> None:
 
 @given(st.lists(st.one_of(st.none(), st.integers(-(10**12), 10**12)), max_size=20))
 def test_a_watermark_never_goes_back(values: list[int | None]) -> None:
-    generator, last = Returns(None), cast(SourceEntry | None, None)
+    generator, last = Returns(None), cast(SourceBatch | None, None)
     contract = source("l", watermark=Generated(generator))
     for n, value in enumerate(values):
         generator.value = value

@@ -15,7 +15,7 @@ from platform_defs.engine import Engine
 from platform_defs.engine.ingest.clock import MOST_STEPS, Wait, clock_rows, waiting_sources, waits_of, watermark_at
 from platform_defs.engine.ingest.control_batches import ControlBatches
 from platform_defs.engine.ingest.idle_sources import idle_sources
-from platform_defs.engine.ledger.ledger import Ledger, SourceEntry, next_row
+from platform_defs.engine.ledger.ledger import Ledger, SourceBatch, next_row
 from tests.support.bare_lake import bare_engine, commit_batch
 from tests.support.clock import NOON, Clock
 from tests.support.example_counts import example_count
@@ -65,7 +65,7 @@ def _rows_of_clock(engine: Engine) -> int:
 def test_every_batch_moves_the_clock(engine: Engine, clock: Clock) -> None:
     batches = _control_batches(engine)
     assert batches.watermark({"s": START}) is not None
-    [seen, *_] = engine.ledger.entries()
+    [seen, *_] = engine.ledger.batches()
     assert [(row.source, row.kind, row.watermark) for row in seen] == [("c", "clock", NOON - 1), ("s", "watermark", START)]
     clock.pass_ms(HOUR)
     batches.watermark({"l": START})
@@ -89,7 +89,7 @@ def test_the_watermark_is_the_time_of_the_batch_less_the_bound(contract: SourceC
 
 
 def test_a_watermark_that_was_set_ahead_of_the_clock_never_goes_back() -> None:
-    row = SourceEntry(seq=1, kind="watermark", ingested_at=5, source="c", watermark=2_000, idle=True)
+    row = SourceBatch(seq=1, kind="watermark", ingested_at=5, source="c", watermark=2_000, idle=True)
     assert [(row.watermark, row.idle) for row in clock_rows({"c": row}, {"c": _contract()}, 2, 1_000)] == [(2_000, False)]
 
 
@@ -137,7 +137,7 @@ def test_the_clock_moves_by_steps_until_every_result_is_final() -> None:
         contract = _contract(watermark=BoundedOutOfOrderness(rng.choice(["0 ms", "10 s", "5 minutes"])))
         waits = [Wait(frozenset("cs"), rng.randrange(rng.choice([MINUTE, HOUR, 48 * HOUR]))) for _ in range(rng.randint(1, 3))]
         newest, now = NOON + rng.randrange(-HOUR, 3 * HOUR), NOON
-        last = {"s": SourceEntry(seq=1, kind="rows", ingested_at=now, source="s", watermark=now, max_event_time=newest)}
+        last = {"s": SourceBatch(seq=1, kind="rows", ingested_at=now, source="s", watermark=now, max_event_time=newest)}
         ledger: Any = SimpleNamespace(newest_rows=lambda last=last: last)
         final_at = [newest + wait.longest for wait in waits]
         passed = max(6 * MINUTE, max(final_at) + 6 * MINUTE - now) // 50
@@ -280,6 +280,6 @@ def _check_actions(folder: Path, actions: list[tuple[str, int]]) -> None:
 
 def test_a_row_of_the_clock_carries_state_over() -> None:
     """It keeps the newest event time and the partitions of the source."""
-    row = SourceEntry(seq=1, kind="rows", ingested_at=5, source="c", watermark=4, max_event_time=5, partitions=("kafka://t/0|5|5",))
+    row = SourceBatch(seq=1, kind="rows", ingested_at=5, source="c", watermark=4, max_event_time=5, partitions=("kafka://t/0|5|5",))
     [found] = clock_rows({"c": row}, {"c": _contract()}, 2, 9)
     assert found == next_row(row, seq=2, kind="clock", ingested_at=9, watermark=8)

@@ -16,11 +16,11 @@ def test_a_columns_type_may_change_until_a_batch_has_rows(make_engine: MakeEngin
     run_and_die(first.ingest, killed_at)
     corrected = StructType().add("k", "string").add("v", "string").add("ts", "timestamp").add("n", "timestamp_ntz")
     after = make_engine([source("l", schema=corrected, unique_key=("v",)), source("r")], [])
-    [entry] = after.ingest()
-    assert {(s.accepted, s.quarantined) for s in entry} == {(1, 1)}
+    [batch] = after.ingest()
+    assert {(s.accepted, s.quarantined) for s in batch} == {(1, 1)}
     assert rows_of(after.views.table("events/l"), "seq", "k", "v", "n") == [(1, "a", "1", None)]
     land(after, "l", "2.jsonl", [Event("a", 1, 0).line, Event("b", 2, 0).line])
-    [entry] = after.ingest()
-    assert [(s.accepted, s.duplicate) for s in entry] == [(1, 1)]
+    [batch] = after.ingest()
+    assert [(s.accepted, s.duplicate) for s in batch] == [(1, 1)]
     assert not [m for m in after.maintain(small_files=2) if m.failed]
     assert rows_of(after.reading.log("l", 2), "k", "v") == [("a", "1"), ("b", "2")]

@@ -139,6 +139,6 @@ def test_spark_finds_the_duplicates_of_float_keys_and_large_logs(
         lines = [json.dumps({"k": name, "f": value, "ts": iso(START)}) for name, value in values.items()]
         land(engine, "l", f"{batch}.jsonl", lines)
         engine.ingest()
-    counts = [entry[0].duplicate for entry in engine.ledger.entries()]
+    counts = [batch[0].duplicate for batch in engine.ledger.batches()]
     assert counts == [0, 4 if key == "k" else 3]
     assert in_memory == [key == "k", key == "k" and not is_large]

@@ -21,8 +21,8 @@ def test_an_expression_that_raises_an_error_rejects_its_row_in_generated_code_to
     engine = make_engine([source("a", event_time=twice, rules=(rule,)), source("b", rules=(rule,))], [])
     for name in ("a", "b"):
         land(engine, name, "1.jsonl", [Event(k, 1, 0).line for k in ("2026-03-01 00:00:00", "hello", "2019-01-01 00:00:00")])
-    [entry] = engine.ingest()
-    assert [(s.source, s.accepted, s.quarantined, s.warned) for s in entry] == [("a", 2, 1, 1), ("b", 3, 0, 2)]
+    [batch] = engine.ingest()
+    assert [(s.source, s.accepted, s.quarantined, s.warned) for s in batch] == [("a", 2, 1, 1), ("b", 3, 0, 2)]
 
 
 def test_micro_batches_of_one_shape_reuse_generated_code(make_engine: MakeEngine, spark: SparkSession) -> None:

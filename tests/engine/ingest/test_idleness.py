@@ -15,7 +15,7 @@ from platform_defs.engine import Engine
 from platform_defs.engine.ingest.control_batches import ControlBatches
 from platform_defs.engine.ingest.idle_sources import idle_sources
 from platform_defs.engine.lake.tables import Lake
-from platform_defs.engine.ledger.ledger import Entry, Kind, SourceEntry, next_row
+from platform_defs.engine.ledger.ledger import Batch, Kind, SourceBatch, next_row
 from platform_defs.engine.ledger.watermarks import table_idleness
 from tests.conftest import MakeEngine
 from tests.support.bare_lake import bare_engine, commit_step
@@ -38,11 +38,11 @@ def _control_batches(engine: Engine) -> ControlBatches:
     return ControlBatches(NO_SESSION, engine.lake, engine.ledger, engine.sources)
 
 
-def _rows(engine: Engine, times: Mapping[str, int], idle: Sequence[str] = (), kind: Kind = "inactive") -> Entry:
+def _rows(engine: Engine, times: Mapping[str, int], idle: Sequence[str] = (), kind: Kind = "inactive") -> Batch:
     """Commit a batch with one row of each source at a time after START, and other sources recorded as idle."""
     seq, now, last = engine.ledger.head + 1, engine.ledger.now(), engine.ledger.newest_rows()
     active = [
-        SourceEntry(
+        SourceBatch(
             seq=seq,
             kind="rows",
             ingested_at=now,
@@ -57,9 +57,9 @@ def _rows(engine: Engine, times: Mapping[str, int], idle: Sequence[str] = (), ki
         for name, at in times.items()
     ]
     silent = [next_row(last[name], seq=seq, kind=kind, ingested_at=now, idle=True) for name in idle]
-    entry = (*active, *silent)
-    engine.ledger.commit([entry])
-    return entry
+    batch = (*active, *silent)
+    engine.ledger.commit([batch])
+    return batch
 
 
 def _watermark(engine: Engine, asset: str) -> int | None:
@@ -108,10 +108,10 @@ def test_a_drain_of_an_earlier_version_is_completed_by_the_next_one(engine: Engi
     drained = START + HOUR + 15 * MINUTE + 1
     for kind, watermark in (("idle", START + HOUR - MINUTE - 1), ("drain", drained)):
         seq, now = engine.ledger.head + 1, engine.ledger.now()
-        entry = [
+        batch = [
             next_row(s, seq=seq, kind=kind, ingested_at=now, idle=True, watermark=watermark) for s in engine.ledger.newest_rows().values()
         ]
-        engine.ledger.commit([tuple(entry)])
+        engine.ledger.commit([tuple(batch)])
     assert _watermark(engine, "pairs") == HOUR - MINUTE - 1, "as that version decided"
     assert _control_batches(engine).drain(15 * MINUTE) is not None
     assert _watermark(engine, "pairs") == drained - START
@@ -218,8 +218,8 @@ def test_old_batches_of_an_earlier_version_keep_their_lateness_decisions(engine:
     _rows(engine, {"p": 4 * HOUR})
     assert _watermark(engine, "pay") == 4 * HOUR - MINUTE - 1
     clock.pass_ms(2 * HOUR)
-    [*entries] = _control_batches(engine).idle() or ()
-    assert {s.source: (s.kind, s.idle) for s in entries} == dict.fromkeys(("l", "p", "r"), ("inactive", True)), "recorded once more"
+    [*batches] = _control_batches(engine).idle() or ()
+    assert {s.source: (s.kind, s.idle) for s in batches} == dict.fromkeys(("l", "p", "r"), ("inactive", True)), "recorded once more"
     assert _control_batches(engine).idle() is None
     _rows(engine, {"p": 9 * HOUR})
     assert _watermark(engine, "pay") == 9 * HOUR - MINUTE - 1
@@ -270,7 +270,7 @@ def test_a_reader_goes_on_while_its_table_is_idle_and_its_later_results_are_late
     pair_count = engine.views.table("pairs").count()
     for name in ("pay", "windows", "joins_late"):
         assert tables[name] == tables[f"{name}_at_once"]
-        assert engine.rebuild(name).days == (), "a run equals the backfill over its log"
+        assert engine.rebuild_days(name).days == (), "a run equals the backfill over its log"
         account = engine.accounts.days(name)
         assert all(day.holds for day in account)
         assert sum(day.accepted for day in account if day.side == "pairs") == pair_count
@@ -308,7 +308,7 @@ def test_a_reader_of_an_idle_upserted_table_goes_on_and_is_corrected(make_engine
     _ = [engine.advance(name) for name in ("last", "near")]
     assert rows_of(engine.views.table("near"), "k", "last_v", "own_v") == [("a", 6, 2), ("a", None, 1)], "the row of 00:00 was replaced"
     assert law_violations(engine, "near") == set()
-    assert engine.rebuild("near").days == ()
+    assert engine.rebuild_days("near").days == ()
 
 
 def test_a_reader_goes_on_before_the_first_row_of_its_table(make_engine: MakeEngine, clock: Clock) -> None:
@@ -329,7 +329,7 @@ def test_a_reader_goes_on_before_the_first_row_of_its_table(make_engine: MakeEng
         engine.advance(name)
     assert rows_of(engine.views.table("pay"), "k", "v", "left_v", "right_v") == [("a", 1, None, None), ("b", 2, 3, 4)]
     assert law_violations(engine, "pay") == set()
-    assert engine.rebuild("pay").days == ()
+    assert engine.rebuild_days("pay").days == ()
 
 
 @pytest.mark.parametrize("kind", ["inactive", "silent", "idle", "rows"])

@@ -16,7 +16,7 @@ from assets.contracts import BatchExpression, BoundedOutOfOrderness, Punctuated,
 from platform_defs.engine import Engine, IngestError, ProgressError
 from platform_defs.engine.formats.files import File
 from platform_defs.engine.lake import small_queries
-from platform_defs.engine.ledger.ledger import SourceEntry
+from platform_defs.engine.ledger.ledger import SourceBatch
 from tests.conftest import MakeEngine
 from tests.support.clock import NOON, Clock
 from tests.support.json_rows import json_rows, json_rows_of
@@ -30,8 +30,8 @@ def _land(engine: Engine, name: str, file: str, events: Sequence[Event], modifie
     os.utime(path, ns=(0, modified * 1_000_000))
 
 
-def _counts_add_up(entry: SourceEntry) -> bool:
-    return entry.rows_read == entry.accepted + entry.duplicate + entry.quarantined + entry.markers
+def _counts_add_up(batch: SourceBatch) -> bool:
+    return batch.rows_read == batch.accepted + batch.duplicate + batch.quarantined + batch.markers
 
 
 @pytest.mark.parametrize("limit", [small_queries.SMALL_INPUT_BYTES, -1], ids=["small batch", "large batch"])
@@ -57,8 +57,8 @@ def test_a_rule_that_fails_commits_nothing_and_is_named_with_its_count(
         "b", rules=(RowRule("v is positive", "v > 0", "warn"), RowRule("v is small", "v < 10"), RowRule("k is there", "k is not null"))
     )
     corrected = make_engine([source("a"), lenient], [])
-    [entry] = corrected.ingest()
-    counts = {s.source: (s.rows_read, s.accepted, s.quarantined, s.warned) for s in entry}
+    [batch] = corrected.ingest()
+    counts = {s.source: (s.rows_read, s.accepted, s.quarantined, s.warned) for s in batch}
     assert counts == {"a": (1, 1, 0, 0), "b": (5, 3, 2, 2)}
     assert rows_of(corrected.reading.log("a", 1), "seq", "k") == [(1, "x")]
     assert rows_of(corrected.views.table(lenient.quarantine), "reason") == [("rule: k is there",), ("rule: v is small",)]
@@ -103,7 +103,7 @@ def test_a_duplicate_within_the_horizon_is_counted_and_dropped(
     monkeypatch.setattr(small_queries, "SMALL_INPUT_BYTES", limit)
     contract = source("l", unique_key=("k",), duplicate_horizon="7 minutes", rules=(RowRule("fine", "v != 99"),))
     engine = make_engine([contract], [])
-    entries = []
+    batches = []
     landed = {case.id: 0 for case in REPEATS}
     for batch in range(2):
         for file in range(2):
@@ -114,14 +114,14 @@ def test_a_duplicate_within_the_horizon_is_counted_and_dropped(
                     landed[case.id] += 1
             special = [Event(None, 0, 0), Event(None, 1, 0), Event("refused first", 99 if file + batch == 0 else batch + file, 0)]
             _land(engine, "l", f"{batch}-{file}.jsonl", [*events, *special], NOON + batch * MINUTE)
-        entries += engine.ingestion.stream.run()
+        batches += engine.ingestion.stream.run()
     accepted = {case.id: [] for case in REPEATS} | {"refused first": [], None: []}
     for k, v in rows_of(engine.reading.log("l", 2), "k", "v"):
         accepted[k].append(v)
     assert accepted.pop(None) == [0] * 4 + [1] * 4
     assert accepted.pop("refused first") == [1]
     assert accepted == {case.id: list(case.accepted) for case in REPEATS}
-    sources = [s for e in entries for s in e]
+    sources = [s for e in batches for s in e]
     assert all(_counts_add_up(s) for s in sources)
     assert sum(s.duplicate for s in sources) == sum(n - len(c.accepted) for n, c in zip(landed.values(), REPEATS, strict=True)) + 2
     assert [s.quarantined for s in sources] == [1, 0]
@@ -289,8 +289,8 @@ def test_an_expression_that_raises_an_error_rejects_its_row_only(
     engine = make_engine([source(name, **{**TEXT_TIME, **changes}) for name, (changes, _) in contracts.items()], [])
     for name, (_, reasons) in contracts.items():
         land(engine, name, "a.jsonl", [json.dumps({"k": "x", "at": value}) for value in reasons])
-    [entry] = engine.ingest()
-    assert {s.source: s.warned for s in entry if s.warned} == {"warned": 2}
+    [batch] = engine.ingest()
+    assert {s.source: s.warned for s in batch if s.warned} == {"warned": 2}
     _check_reasons(engine, {name: reasons for name, (_, reasons) in contracts.items()})
 
 
@@ -338,8 +338,8 @@ def test_a_silent_source_is_recorded_idle_once_and_is_active_again_with_new_rows
 
     clock.pass_ms(HOUR)
     _land(engine, "l", "2.jsonl", [Event("b", 1, HOUR)])
-    [entry] = engine.ingest()
-    assert {s.source: (s.kind, s.idle, s.rows_read) for s in entry} == {
+    [batch] = engine.ingest()
+    assert {s.source: (s.kind, s.idle, s.rows_read) for s in batch} == {
         "l": ("rows", False, 1),
         "r": ("inactive", True, 0),
         "s": ("inactive", True, 0),
@@ -383,8 +383,8 @@ def test_duplicates_are_found_by_keys_of_every_type(make_engine: MakeEngine) -> 
         for kind, (one, other) in KEYS_BY_TYPE.items():
             ids = [[one], [one, other, other]][part]
             land(engine, f"of_{kind}", f"{part}.jsonl", [json.dumps({"id": i, "ts": iso(START)}) for i in ids])
-        [entry] = engine.ingest()
-        assert {s.source: (s.accepted, s.duplicate) for s in entry} == {f"of_{kind}": counts for kind in KEYS_BY_TYPE}
+        [batch] = engine.ingest()
+        assert {s.source: (s.accepted, s.duplicate) for s in batch} == {f"of_{kind}": counts for kind in KEYS_BY_TYPE}
 
 
 def test_small_and_large_batches_are_counted_alike(make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -399,17 +399,17 @@ def test_small_and_large_batches_are_counted_alike(make_engine: MakeEngine, monk
     lines = [first, {**first, "wm": iso(START + 1)}, {**first, "k": "b", "v": 9, "d": "2026-03-02"}, {**first, "k": "c", "v": 99}]
     marker = {"k": "marker", "wm": iso(START + 2)}
     for part, batch in enumerate(([*lines, marker], [marker], [first, {**first, "k": "z", "v": 2, "d": "2026-03-03"}])):
-        entries: dict[str, SourceEntry] = {}
+        ingested: dict[str, SourceBatch] = {}
         landed = keys[:1] if batch == [marker] else keys  # without rows, the keys do not matter
         for size, limit in sizes.items():
             monkeypatch.setattr(small_queries, "SMALL_INPUT_BYTES", limit)
             for key in landed:
                 land(engine, f"{size}_{key}", f"{part}.jsonl", [*map(json.dumps, batch), "no JSON"])
-            [entry] = engine.ingest()
-            entries |= {s.source: s for s in entry if s.kind == "rows"}
-        compared = [f.name for f in fields(SourceEntry) if f.name not in ("seq", "ingested_at", "source", "offsets")]
+            [source_batches] = engine.ingest()
+            ingested |= {s.source: s for s in source_batches if s.kind == "rows"}
+        compared = [f.name for f in fields(SourceBatch) if f.name not in ("seq", "ingested_at", "source", "offsets")]
         for key in landed:
-            small, large = ({name: getattr(entries[f"{size}_{key}"], name) for name in compared} for size in sizes)
+            small, large = ({name: getattr(ingested[f"{size}_{key}"], name) for name in compared} for size in sizes)
             assert large == small, key
     for table in ("events", "quarantine"):
         small, large = (

@@ -27,8 +27,8 @@ def test_no_operation_changes_or_deletes_an_input_file_and_a_hard_link_is_a_file
     land(engine, "r", "1.jsonl", [Event("a", 2, START + MINUTE).line])
     before = _files(engine)
 
-    entries = {entry.source: (entry.accepted, entry.quarantined) for batch in engine.ingest() for entry in batch}
-    assert entries == {"l": (2, 5), "r": (1, 0)}, "the rows of a file with two names are ingested once for each name"
+    counts = {row.source: (row.accepted, row.quarantined) for batch in engine.ingest() for row in batch}
+    assert counts == {"l": (2, 5), "r": (1, 0)}, "the rows of a file with two names are ingested once for each name"
     assert len(engine.ingestion.quarantine.retry("l", ["torn.jsonl.gz"])) == 1
     engine.ingest()
     engine.advance("pairs")
@@ -36,7 +36,7 @@ def test_no_operation_changes_or_deletes_an_input_file_and_a_hard_link_is_a_file
     engine.ingest()
     engine.drain()
     engine.advance("pairs")
-    engine.rebuild("pairs")
+    engine.rebuild_days("pairs")
     engine.maintain()
     assert rows_of(engine.views.table("pairs"), "left_v", "right_v") == [(1, 2)] * 2
 

@@ -93,8 +93,8 @@ def test_links_below_a_landing_folder_ingest_nothing_twice(make_engine: MakeEngi
     (folder / "self").symlink_to(folder)
     (folder / "copy.jsonl").symlink_to(file)
     with caplog.at_level(logging.WARNING, stream.__name__):
-        entries = engine.ingest()
-    assert sum(s.rows_read for e in entries for s in e) == 3
+        batches = engine.ingest()
+    assert sum(s.rows_read for e in batches for s in e) == 3
     assert "latest of source 'l' is skipped: it is a link below the source's folder" in caplog.text
     assert rows_of(engine.reading.log("l", 9), "k") == [("a",), ("b",), ("c",)]
     assert engine.ingest() == []
@@ -114,13 +114,13 @@ def test_the_batch_after_a_clock_jump_uses_the_wall_clock(make_engine: MakeEngin
     land(engine, "l", "3.jsonl", [Event("c", 1, HOUR).line, Event("far", 1, 30 * DAY).line])
     [ingested] = [s for s in engine.ingest()[0] if s.source == "l"]
     assert (ingested.accepted, ingested.quarantined, ingested.clock) == (1, 1, None)
-    assert engine.ledger.entries()[-1][0].clock == clock.now
+    assert engine.ledger.batches()[-1][0].clock == clock.now
     assert ingested.ingested_at > NOON + YEAR
     assert not any(s.idle for s in engine.ledger.newest_rows().values())
     clock.now += 2 * HOUR
     land(engine, "l", "4.jsonl", [Event("d", 1, HOUR).line])
-    entry = engine.ingest()[0]
-    assert {s.source: s.idle for s in entry} == {"l": False, "r": True}
+    batch = engine.ingest()[0]
+    assert {s.source: s.idle for s in batch} == {"l": False, "r": True}
 
 
 def test_event_times_of_the_years_1_and_9999_are_ingested(make_engine: MakeEngine) -> None:
@@ -149,7 +149,7 @@ def test_a_batch_with_an_old_row_has_quantiles(make_engine: MakeEngine) -> None:
     land(engine, "l", "1.jsonl", [Event(str(n), n, n).line for n in range(100)] + [Event("old", 1, -START).line])
     land(engine, "r", "1.jsonl", [Event(str(n), n, n).line for n in range(100)])
     engine.ingest()
-    spread = {s.source: s.spread for s in engine.ledger.entries()[0]}
+    spread = {s.source: s.spread for s in engine.ledger.batches()[0]}
     assert spread["r"] == ()
     assert (spread["l"][0], spread["l"][-1], len(spread["l"])) == (0, START + 99, 11)
     assert spread["l"][3] >= START

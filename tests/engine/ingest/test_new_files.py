@@ -15,7 +15,7 @@ from platform_defs.engine.formats.files import File
 from platform_defs.engine.ingest import new_files as landing
 from platform_defs.engine.ingest.new_files import Landing
 from platform_defs.engine.ledger.ledger import Ledger
-from tests.engine.entries import source_entry
+from tests.engine.entries import source_batch
 from tests.support.clock import Clock
 from tests.support.example_counts import example_count
 from tests.support.file_walk import landed_files
@@ -55,7 +55,7 @@ class LandingFolder:
 
     def commit(self, offsets: tuple[str, ...], kind: str = "rows") -> None:
         seq = self.ledger.head + 1
-        self.ledger.commit([(source_entry("l", seq, kind=kind, ingested_at=self.ledger.now(), offsets=offsets),)])
+        self.ledger.commit([(source_batch("l", seq, kind=kind, ingested_at=self.ledger.now(), offsets=offsets),)])
 
     def name(self, file: File) -> str:
         return file.keys[0].removeprefix("./")

@@ -8,8 +8,8 @@ from platform_defs.engine.formats.files import File
 from platform_defs.engine.formats.unreadable_files import Unread
 from platform_defs.engine.ingest.errors import UnreadError
 from platform_defs.engine.ingest.pending_files import Pending
-from platform_defs.engine.ledger.ledger import Entry
-from tests.engine.entries import source_entry
+from platform_defs.engine.ledger.ledger import Batch
+from tests.engine.entries import source_batch
 
 GOOD, BAD, WORSE = (File(1, f"file:/in/{n}.jsonl", 7, "l") for n in ("good", "bad", "worse"))
 
@@ -20,13 +20,13 @@ class _Ingest:
     def __init__(self) -> None:
         self.tried, self.unreadable = list[list[File]](), {BAD, WORSE}
 
-    def __call__(self, files: Sequence[File]) -> Entry | None:
+    def __call__(self, files: Sequence[File]) -> Batch | None:
         self.tried.append(list(files))
-        entry = (source_entry("l", len(self.tried)),) if any(f not in self.unreadable for f in files) else None
+        batch = (source_batch("l", len(self.tried)),) if any(f not in self.unreadable for f in files) else None
         unread = [Unread(f, "timeout") for f in files if f in self.unreadable]
         if unread:
-            raise UnreadError(unread, [entry] if entry else [])
-        return entry
+            raise UnreadError(unread, [batch] if batch else [])
+        return batch
 
 
 def test_the_wait_doubles_up_to_its_longest_and_ends_when_the_file_is_read() -> None:
@@ -69,7 +69,7 @@ def test_only_a_running_stream_warns(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_any_other_error_is_raised() -> None:
-    def fail(_: Sequence[File]) -> Entry | None:
+    def fail(_: Sequence[File]) -> Batch | None:
         raise ValueError("no")
 
     with pytest.raises(ValueError, match="no"):
@@ -79,7 +79,7 @@ def test_any_other_error_is_raised() -> None:
 def test_unread_input_that_is_no_longer_listed_is_forgotten() -> None:
     ranges = [File(5, f"kafka:orders/{n}@id1", 3, "l") for n in range(2)]
 
-    def ingest(found: Sequence[File]) -> Entry | None:
+    def ingest(found: Sequence[File]) -> Batch | None:
         raise UnreadError([Unread(file, "timeout") for file in found], [])
 
     pending = Pending(ingest)

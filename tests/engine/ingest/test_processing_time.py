@@ -38,14 +38,14 @@ def test_processing_time_windows_use_the_batch_time(engine: Engine, clock: Clock
         engine.ingest()
         assert [s.rows for s in engine.advance("counts")] == [[0], [1], [2]][part]
         clock.pass_ms(MINUTE)
-    times = [entry[0].ingested_at for entry in engine.ledger.entries()]
+    times = [batch[0].ingested_at for batch in engine.ledger.batches()]
     assert times == [NOON, NOON + MINUTE, NOON + 2 * MINUTE]
     assert _times(engine) == [(1, times[0]), (1, times[0]), (2, times[1]), (2, times[1])], "the last row is a duplicate"
     assert rows_of(engine.views.table("counts"), "k", "n") == [("a", 1), ("a", 2), ("b", 1)]
     assert engine.views.late("counts", "l").isEmpty()
     assert law_violations(engine, "counts") == set()
     day = day_of(NOON)
-    assert engine.rebuild("counts", day, day).days == ()
+    assert engine.rebuild_days("counts", day, day).days == ()
 
 
 def test_selected_rows_are_final_in_the_step_after_their_ingest(make_engine: MakeEngine, clock: Clock) -> None:
@@ -70,13 +70,13 @@ def test_rows_of_a_killed_attempt_are_not_reused_in_processing_time(engine: Engi
     land(engine, "l", "0.jsonl", [Event("a", 1, 0).line])
     run_and_die(engine.ingest, "ingest.before_ledger")
     clock.pass_ms(5 * MINUTE)
-    [entry] = engine.ingest()
-    assert _times(engine) == [(1, NOON + 5 * MINUTE)] == [(1, entry[0].first_event_time)]
+    [batch] = engine.ingest()
+    assert _times(engine) == [(1, NOON + 5 * MINUTE)] == [(1, batch[0].first_event_time)]
 
 
 def test_replayed_batches_have_increasing_processing_times(engine: Engine) -> None:
     replay(engine, [{"l": [Event("a", 1, 0)]}, {"l": [Event("a", 2, 0)]}])
-    times = {entry[0].seq: entry[0].ingested_at for entry in engine.ledger.entries()}
+    times = {batch[0].seq: batch[0].ingested_at for batch in engine.ledger.batches()}
     assert _times(engine) == [(seq, times[seq]) for seq in (1, 3)]
 
 
@@ -106,4 +106,4 @@ def test_windows_close_and_joins_keep_unmatched_rows_as_the_clock_goes_on(make_e
     for name in ("counts", "joined"):
         assert tables[name] == tables[f"{name}_at_once"]
         assert law_violations(engine, name) == set()
-        assert engine.rebuild(name).days == ()
+        assert engine.rebuild_days(name).days == ()

@@ -22,7 +22,7 @@ from platform_defs.engine.ingest.quarantine_error import QuarantineError
 from platform_defs.engine.ingest.release import Release, is_named
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.tables import Lake
-from platform_defs.engine.ledger.ledger import SourceEntry
+from platform_defs.engine.ledger.ledger import SourceBatch
 from tests.conftest import MakeEngine
 from tests.support.clock import NOON
 from tests.support.kills import run_and_die
@@ -49,18 +49,18 @@ def _keys(engine: Engine, name: str = "l") -> list[Any]:
 
 def _counts_add_up(engine: Engine) -> bool:
     """Whether the ledger's totals equal the rows of the logs and the quarantines, batch by batch."""
-    entries = [s for e in engine.ledger.entries() for s in e]
-    if any(s.rows_read != s.accepted + s.duplicate + s.quarantined + s.markers for s in entries):
+    batches = [s for e in engine.ledger.batches() for s in e]
+    if any(s.rows_read != s.accepted + s.duplicate + s.quarantined + s.markers for s in batches):
         return False
     tables = {c.log: (name, "accepted") for name, c in engine.sources.items()}
     tables |= {c.quarantine: (name, "quarantined") for name, c in engine.sources.items()}
     frames = [engine.views.table(table).select(F.lit(table), "seq") for table in tables if engine.lake.delta(table)]
-    counted = {(table, s.seq): getattr(s, of) for table, (name, of) in tables.items() for s in entries if s.source == name}
+    counted = {(table, s.seq): getattr(s, of) for table, (name, of) in tables.items() for s in batches if s.source == name}
     return Counter(map(tuple, reduce(DataFrame.union, frames).collect())) == Counter({at: rows for at, rows in counted.items() if rows})
 
 
-def _accepted(entries: Sequence[Sequence[SourceEntry]]) -> list[tuple[str, int, int]]:
-    return [(s.source, s.accepted, s.quarantined) for e in entries for s in e]
+def _accepted(batches: Sequence[Sequence[SourceBatch]]) -> list[tuple[str, int, int]]:
+    return [(s.source, s.accepted, s.quarantined) for e in batches for s in e]
 
 
 def test_a_refused_file_is_read_again_at_each_retry(make_engine: MakeEngine) -> None:
@@ -94,7 +94,7 @@ def test_a_refused_file_is_read_again_at_each_retry(make_engine: MakeEngine) -> 
 
     _write(engine, "l", "1.jsonl.gz", _gzipped("a", "b"))
     assert len(engine.ingestion.quarantine.retry("l", ["1.jsonl.gz", "deep/2.jsonl.gz"])) == 2
-    assert [(s.kind, s.accepted, len(s.offsets)) for s in engine.ledger.entries()[-1]] == [("retry", 0, 2)]
+    assert [(s.kind, s.accepted, len(s.offsets)) for s in engine.ledger.batches()[-1]] == [("retry", 0, 2)]
     assert [f.asked for f in engine.ingestion.quarantine_list.files("l")] == [True, False, True, False, False]
     assert engine.ingestion.quarantine.retry("l", ["1.jsonl.gz"]) == []
     assert _accepted(engine.ingest()) == [("l", 2, 1)]

@@ -16,7 +16,7 @@ from platform_defs.engine.ingest.errors import UnreadError
 from platform_defs.engine.ingest.ingest import Ingest
 from platform_defs.engine.lake.errors import LakeBusy
 from platform_defs.engine.lake.tables import Lake
-from platform_defs.engine.ledger.ledger import Entry
+from platform_defs.engine.ledger.ledger import Batch
 from tests.conftest import MakeEngine
 from tests.support.clock import NOON, Clock
 from tests.support.small_sources import DAY, HOUR, MINUTE, START, Event, join, land, rows_of, source
@@ -46,8 +46,8 @@ def test_a_micro_batch_takes_max_files_of_each_source_oldest_first(make_engine: 
         for n in range(count):
             file = land(engine, name, f"{9 - n}.jsonl", [Event(str(n), 1, 0).line])
             os.utime(file, ns=(0, (NOON + n) * 1_000_000))
-    entries = engine.ingest()
-    assert [{s.source: len(s.offsets) for s in entry} for entry in entries] == [{"l": 2, "r": 2}, {"l": 2, "r": 1}, {"l": 1}]
+    batches = engine.ingest()
+    assert [{s.source: len(s.offsets) for s in batch} for batch in batches] == [{"l": 2, "r": 2}, {"l": 2, "r": 1}, {"l": 1}]
     assert rows_of(engine.reading.log("l", 9), "seq", "k") == [(1, "0"), (1, "1"), (2, "2"), (2, "3"), (3, "4")]
 
 
@@ -108,7 +108,7 @@ def test_an_unlistable_folder_is_an_error_after_the_other_sources_are_ingested(
         patch.setattr(os, "scandir", fail)
         with pytest.raises(UnreadError, match=rf"{bad} cannot be listed: Permission denied") as raised:
             engine.ingest()
-    assert [s.accepted for [s] in raised.value.entries] == [1]
+    assert [s.accepted for [s] in raised.value.batches] == [1]
     assert rows_of(engine.reading.log("l", 9), "k") == [("a",)]
     failed = engine.failures.of_source("l")
     assert failed is not None
@@ -153,14 +153,14 @@ def test_a_running_stream_records_an_idle_source_and_requests_an_advance(make_en
     for name in ("l", "r"):
         land(engine, name, "1.jsonl", [Event("a", 1, 0).line])
 
-    def on_batch(entry: Entry) -> None:
-        if entry[0].kind == "inactive":
+    def on_batch(batch: Batch) -> None:
+        if batch[0].kind == "inactive":
             raise TimeoutError("seen")
-        land(engine, "l", "2.jsonl", [Event("b", 2, HOUR).line]) if entry[0].seq == 1 else clock.pass_ms(2 * HOUR)
+        land(engine, "l", "2.jsonl", [Event("b", 2, HOUR).line]) if batch[0].seq == 1 else clock.pass_ms(2 * HOUR)
 
     with pytest.raises(TimeoutError, match="seen"):
         engine.ingest("1 second", on_batch)
-    assert [[(s.source, s.kind, s.idle) for s in e] for e in engine.ledger.entries()][2:] == [[("r", "inactive", True)]]
+    assert [[(s.source, s.kind, s.idle) for s in e] for e in engine.ledger.batches()][2:] == [[("r", "inactive", True)]]
     assert engine.reading.operator_timeline(engine.assets["pairs"]).after[-1] == START + HOUR - MINUTE - 1
     assert engine.ingestion.busy() is None
 

@@ -13,19 +13,19 @@ import pytest
 from platform_defs.engine import Engine, LawError, LedgerError, ProgressError
 from platform_defs.engine.formats.files import File
 from platform_defs.engine.ingest.stream import Stream
-from platform_defs.engine.ingest.turns import MOST_KEPT, Turns
+from platform_defs.engine.ingest.turns import MOST_KEPT, MicroBatches
 from platform_defs.engine.lake.errors import LakeBusy
 from platform_defs.engine.lake.interrupts import TERMINATED, ending_on_sigterm, run_to_end
 from platform_defs.engine.lake.tables import Lake
-from platform_defs.engine.ledger.ledger import Entry
-from platform_defs.engine.operations.advance_all import BUSY_WAIT_S, AdvanceAll, Failed
-from tests.engine.entries import source_entry
+from platform_defs.engine.ledger.ledger import Batch
+from platform_defs.engine.operations.advance_all import BUSY_WAIT_S, AdvanceAll, PendingRetry
+from tests.engine.entries import source_batch
 from tests.support.clock import Clock
 from tests.support.small_sources import HOUR, START, source
 
 NO_SESSION: Any = None
 BUSY = LakeBusy.held_by_writer("ledger", "process 7 (tidemark drain)")
-ENTRY: Entry = (source_entry("l", 1),)
+BATCH: Batch = (source_batch("l", 1),)
 FILE = File(1, "file:/in/1", 3, "l")
 
 
@@ -35,17 +35,17 @@ class Calls:
 
     made: list[Any] = field(default_factory=list)
 
-    def on_batch(self, entry: Entry) -> None:
-        self.made.append(entry[0].seq)
+    def on_batch(self, batch: Batch) -> None:
+        self.made.append(batch[0].seq)
 
     def on_quiet(self) -> None:
         self.made.append("quiet")
 
 
-def _turns(
-    calls: Calls, ingest: Callable[..., Entry | None] = lambda _: ENTRY, idle: Callable[[], Entry | None] = lambda: None, **options: Any
+def _micro_batches(
+    calls: Calls, ingest: Callable[..., Batch | None] = lambda _: BATCH, idle: Callable[[], Batch | None] = lambda: None, **options: Any
 ):
-    return Turns(ingest, idle, calls.on_batch, calls.on_quiet, **options)
+    return MicroBatches(ingest, idle, calls.on_batch, calls.on_quiet, **options)
 
 
 def _stream(engine: Engine, **changes: Any) -> Stream:
@@ -69,7 +69,7 @@ def test_a_stream_without_a_file_records_idle_sources_at_its_interval_and_then_i
     assert len(waited) == 6
     assert all(0 < s <= 30 for s in waited)
     assert calls.made == ["quiet", "quiet", 2, "quiet", "quiet"]
-    assert [(s.kind, s.idle) for s in engine.ledger.entries()[1]] == [("inactive", True)]
+    assert [(s.kind, s.idle) for s in engine.ledger.batches()[1]] == [("inactive", True)]
     assert engine.ingestion.busy() is None
 
 
@@ -91,37 +91,37 @@ def test_an_error_of_a_turn_without_files_ends_the_stream(tmp_path: Path) -> Non
 def test_a_blocked_turn_without_files_is_skipped_unless_the_ledger_is_corrupted() -> None:
     calls = Calls()
     for transient in (BUSY, OSError("the store is unreachable")):
-        turns = _turns(calls, idle=lambda error=transient: _raise(error))
-        turns.quiet()
-        turns.files([FILE])
+        micro_batches = _micro_batches(calls, idle=lambda error=transient: _raise(error))
+        micro_batches.quiet()
+        micro_batches.files([FILE])
     assert calls.made == [1, 1]
     with pytest.raises(LedgerError, match="torn"):
-        _turns(calls, idle=lambda: _raise(LedgerError("torn"))).quiet()
+        _micro_batches(calls, idle=lambda: _raise(LedgerError("torn"))).quiet()
 
 
 def test_a_micro_batch_waits_while_another_process_writes_the_ledger() -> None:
-    calls, waits, answers = Calls(), [], [BUSY, BUSY, ENTRY]
+    calls, waits, answers = Calls(), [], [BUSY, BUSY, BATCH]
 
-    def ingest(_: object) -> Entry:
+    def ingest(_: object) -> Batch:
         answer = answers.pop(0)
         return answer if isinstance(answer, tuple) else _raise(answer)
 
-    _turns(calls, ingest, patience_s=10, sleep=waits.append).files([FILE])
+    _micro_batches(calls, ingest, patience_s=10, sleep=waits.append).files([FILE])
     assert (calls.made, waits) == ([1], [1, 2])
     waits.clear()
     with pytest.raises(LakeBusy, match=r"ledger has a writer already: process 7 \(tidemark drain\)"):
-        _turns(calls, lambda _: _raise(BUSY), patience_s=100, sleep=waits.append).files([FILE])
+        _micro_batches(calls, lambda _: _raise(BUSY), patience_s=100, sleep=waits.append).files([FILE])
     assert waits == [1, 2, 4, 8, 16, 30, 30, 30]
     with pytest.raises(LakeBusy, match="has a writer already"):
-        _turns(calls, lambda _: _raise(BUSY), sleep=lambda _: pytest.fail("no patience")).files([FILE])
+        _micro_batches(calls, lambda _: _raise(BUSY), sleep=lambda _: pytest.fail("no patience")).files([FILE])
 
 
 def test_a_stream_keeps_only_its_newest_batches_in_memory() -> None:
-    calls, entries = Calls(), iter([(source_entry("l", n),) for n in range(1, MOST_KEPT + 6)])
-    turns = _turns(calls, lambda _: next(entries))
+    calls, batches = Calls(), iter([(source_batch("l", n),) for n in range(1, MOST_KEPT + 6)])
+    micro_batches = _micro_batches(calls, lambda _: next(batches))
     for _ in range(MOST_KEPT + 5):
-        turns.files([FILE])
-    assert (len(turns.entries), turns.entries[0][0].seq, calls.made[0]) == (MOST_KEPT, 6, 1)
+        micro_batches.files([FILE])
+    assert (len(micro_batches.batches), micro_batches.batches[0][0].seq, calls.made[0]) == (MOST_KEPT, 6, 1)
 
 
 def test_a_failing_asset_is_retried_with_growing_delays_and_stops_no_other() -> None:
@@ -202,7 +202,7 @@ def test_a_failure_after_another_writer_is_the_first_failure() -> None:
 
 @pytest.mark.parametrize("fatal", [LawError("broken"), LedgerError("torn")], ids=lambda e: type(e).__name__)
 def test_an_error_that_a_retry_cannot_fix_ends_the_stream(fatal: Exception) -> None:
-    def report(_: str, __: Failed) -> None:
+    def report(_: str, __: PendingRetry) -> None:
         pytest.fail("raised, not reported")
 
     with pytest.raises(type(fatal), match=str(fatal)):

@@ -15,9 +15,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from platform_defs.engine import Engine, IngestError
-from platform_defs.engine.formats.unreadable_files import Patience
+from platform_defs.engine.formats.unreadable_files import ReadRetries
 from platform_defs.engine.ingest.errors import UnreadError
-from platform_defs.engine.ledger.ledger import Entry
+from platform_defs.engine.ledger.ledger import Batch
 from tests.conftest import MakeEngine
 from tests.support.clock import NOON
 from tests.support.small_sources import START, Event, iso, land, rows_of, source
@@ -34,7 +34,7 @@ def _land_unreadable(engine: Engine, name: str, file: str) -> Path:
 
 
 def _patient(engine: Engine, sleep: Callable[[float], None]) -> Engine:
-    engine.ingestion.__dict__["batches"] = replace(engine.ingestion.batches, patience=lambda: Patience((1.0, 5.0), sleep))
+    engine.ingestion.__dict__["batches"] = replace(engine.ingestion.batches, retries=lambda: ReadRetries((1.0, 5.0), sleep))
     return engine
 
 
@@ -69,8 +69,8 @@ def test_an_unreadable_file_is_skipped_and_named_by_every_run_until_it_can_be_re
     )
     with pytest.raises(UnreadError, match=message) as raised:
         engine.ingest()
-    [entry] = raised.value.entries
-    assert [(s.source, s.accepted, s.quarantined, len(s.offsets)) for s in entry] == [("l", 1, 1, 2)]
+    [batch] = raised.value.batches
+    assert [(s.source, s.accepted, s.quarantined, len(s.offsets)) for s in batch] == [("l", 1, 1, 2)]
     assert sorted(slept) == [1.0, 1.0, 5.0, 5.0]
 
     with pytest.raises(IngestError, match=r"1 file could not be read: .*ChecksumException"):
@@ -81,7 +81,7 @@ def test_an_unreadable_file_is_skipped_and_named_by_every_run_until_it_can_be_re
     land(engine, "r", "good.jsonl", [Event("c", 1, 0).line])
     with pytest.raises(UnreadError, match=r"^source 'r': 1 file could not be read: file:.*/r/only\.jsonl") as raised:
         engine.ingest()
-    assert [s.accepted for e in raised.value.entries for s in e] == [1, 1]
+    assert [s.accepted for e in raised.value.batches for s in e] == [1, 1]
     (Path(engine.folders["r"]) / ".only.jsonl.crc").unlink()
     assert [s.accepted for e in engine.ingest() for s in e] == [1]
     assert (_keys(engine), _keys(engine, "r")) == (["a", "b.jsonl"], ["c", "only.jsonl"])
@@ -99,17 +99,17 @@ def test_a_running_stream_skips_an_unreadable_file_and_reads_it_later(make_engin
     whole = gzip.compress(f"{Event('repaired', 1, 0).line}\n".encode())
     torn = Path(engine.folders["l"]) / "torn.jsonl.gz"
     _write(torn, whole[:-4] + b"\0\0\0\0")
-    entries = list[Entry]()
+    batches = list[Batch]()
 
-    def on_batch(entry: Entry) -> None:
-        entries.append(entry)
-        if len(entries) == 1:
+    def on_batch(batch: Batch) -> None:
+        batches.append(batch)
+        if len(batches) == 1:
             checksum.unlink()
-        elif len(entries) == 2:
+        elif len(batches) == 2:
             _write(torn, whole)
             assert len(engine.ingestion.quarantine.retry("l")) == 1
         else:
-            raise _Stop("three entries")
+            raise _Stop("three batches")
 
     waits = count()
 
@@ -118,9 +118,9 @@ def test_a_running_stream_skips_an_unreadable_file_and_reads_it_later(make_engin
         time.sleep(min(seconds, 0.2))
 
     stream = replace(engine.ingestion.stream, first_wait_s=0.1, sleep=sleep)
-    with pytest.raises(_Stop, match="three entries"):
+    with pytest.raises(_Stop, match="three batches"):
         stream.run("1 second", on_batch)
-    assert [(s.accepted, s.quarantined) for e in entries for s in e] == [(1, 1), (1, 0), (1, 0)]
+    assert [(s.accepted, s.quarantined) for e in batches for s in e] == [(1, 1), (1, 0), (1, 0)]
     assert _keys(engine) == ["a", "b.jsonl", "repaired"]
     assert [r.getMessage().split(" (")[0] for r in caplog.records if r.name.endswith("pending_files")] == [
         f"source 'l': 1 file could not be read: file:{engine.folders['l']}/b.jsonl"
@@ -147,7 +147,7 @@ def test_a_running_stream_reads_a_rewritten_file_in_its_new_state(make_engine: M
 
     with pytest.raises(_Stop, match="two turns"):
         replace(engine.ingestion.stream, first_wait_s=0.0, sleep=sleep).run("1 second")
-    assert [(s.accepted, s.quarantined) for e in engine.ledger.entries() for s in e] == [(1, 0)]
+    assert [(s.accepted, s.quarantined) for e in engine.ledger.batches() for s in e] == [(1, 0)]
     assert _keys(engine) == ["new"]
     assert engine.failures.of_source("l") is None
     assert engine.ingest() == []
@@ -174,8 +174,8 @@ def test_file_names_with_colons_are_read(make_engine: MakeEngine) -> None:
         pq.write_table(pa.table({"k": [name], "v": [1], "ts": [iso(START)]}), Path(engine.folders["p"]) / name)
     for name, content in {"12:00.jsonl.gz": gzip.compress(f"{lines[0]}\n".encode()), "13:00.jsonl.gz": TORN, "14:00.jsonl": b""}.items():
         (Path(engine.folders["z"]) / name).write_bytes(content)
-    [entry] = engine.ingest()
-    assert {s.source: (s.accepted, s.quarantined) for s in entry} == {"j": (5, 0), "c": (2, 0), "p": (2, 0), "z": (1, 2)}
+    [batch] = engine.ingest()
+    assert {s.source: (s.accepted, s.quarantined) for s in batch} == {"j": (5, 0), "c": (2, 0), "p": (2, 0), "z": (1, 2)}
     assert _keys(engine, "j") == sorted(names)
     assert {r.w for r in engine.views.table("events/j").collect()} == {"1"}
     assert sorted(Path(r.path).name for r in engine.views.table("quarantine/z").collect()) == ["13:00.jsonl.gz", "14:00.jsonl"]
@@ -188,8 +188,8 @@ def test_csv_separators_of_several_characters_and_the_option_delimiter_are_read(
     land(engine, "c", "1.csv", ["v||'k'||ts", f"1||'a||b'||{iso(START)}", "1||few", f"x||c||{iso(START)}", f"1||'it''s'||{iso(START)}"])
     land(engine, "t", "1.csv", ["k\tv\tts", f"a\t1\t{iso(START)}", "few\t1"])
     land(engine, "t", "1.jsonl", ["no JSON", Event("b", 1, 0).line])
-    [entry] = engine.ingest()
-    assert {s.source: (s.accepted, s.quarantined) for s in entry} == {"c": (2, 2), "t": (2, 2)}
+    [batch] = engine.ingest()
+    assert {s.source: (s.accepted, s.quarantined) for s in batch} == {"c": (2, 2), "t": (2, 2)}
     assert ({*_keys(engine, "c")}, _keys(engine, "t")) == ({"a||b", "it's"}, ["a", "b"])
     assert rows_of(engine.views.table("quarantine/c"), "reason") == [
         ("malformed: not 3 fields, as its file's header has",),

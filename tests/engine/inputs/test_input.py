@@ -11,7 +11,7 @@ from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.history import History
 from platform_defs.engine.ledger.rows import Kind
 from platform_defs.engine.ledger.watermarks import NOTHING, Timeline
-from tests.engine.entries import source_entry, watermark_batches
+from tests.engine.entries import source_batch, watermark_batches
 from tests.support.small_sources import join, source
 
 COUNT = WindowedAggregate(by="k", window=Tumbling(size="1 minute"), aggregates={"n": "count(*)"})
@@ -54,7 +54,7 @@ def test_readers_of_a_source_use_its_watermark() -> None:
 
 @pytest.mark.parametrize(("kind", "is_idle"), [("inactive", True), ("silent", False)])
 def test_readers_of_a_table_use_its_watermark_less_its_delay(kind: Kind, is_idle: bool) -> None:
-    idle = tuple(source_entry(name, 2, kind=kind, watermark=watermark, idle=True) for name, watermark in (("l", 5), ("r", 7)))
+    idle = tuple(source_batch(name, 2, kind=kind, watermark=watermark, idle=True) for name, watermark in (("l", 5), ("r", 7)))
     history = History.of([*watermark_batches({"l": 5, "r": 7}), idle])
     own = Timeline((None, 5, 5), (False, False, True))
     assert _named("pairs").timeline(history, NOTHING, lambda _: own) == Timeline((None, 4, 4), (False, False, is_idle))

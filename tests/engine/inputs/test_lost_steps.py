@@ -69,7 +69,7 @@ def test_readers_refuse_a_lost_step_recomputed_from_other_rows_at_the_next_and_a
     engine.advance("counts")
     with pytest.raises(ProgressError, match=why):
         engine.advance("top")  # several steps behind the step that it read
-    list(engine.remake(["top"], downstream=True))
+    list(engine.rebuild_tables(["top"], downstream=True))
     assert {name for name in ("counts", "top") if law_violations(engine, name)} == set()
 
 
@@ -100,7 +100,7 @@ def test_a_changelog_shorter_than_its_table_is_refused_until_it_is_recomputed(en
     with pytest.raises(ProgressError, match=why):
         engine.advance("sums")
     replay(engine, [{"l": BATCHES[2]}])
-    list(engine.remake(["sums"], downstream=True))
+    list(engine.rebuild_tables(["sums"], downstream=True))
     _advance(engine, "sums", "best")
     assert {name for name in ("sums", "best") if law_violations(engine, name)} == set()
     assert rows_of(engine.views.table("best"), "k") == [("b",)]

@@ -65,8 +65,8 @@ def test_column_names_do_not_collide_with_internal_names(make_engine: MakeEngine
     for part, rows in enumerate([[("a", 1, 0), ("b", 1, 0), ("a", 1, 0), ("a", 2, 30 * MINUTE)], [("b", 1, 0), ("a", 3, MINUTE)]]):
         for name, names in {"l": columns, "r": columns, "u": UNUSUAL}.items():
             land(engine, name, f"{part}.jsonl", [_line(names, *row) for row in rows])
-        [entry, *_] = engine.ingest()
-        assert {(s.accepted, s.duplicate, s.quarantined) for s in entry} == {[(3, 1, 0), (1, 1, 0)][part]}
+        [batch, *_] = engine.ingest()
+        assert {(s.accepted, s.duplicate, s.quarantined) for s in batch} == {[(3, 1, 0), (1, 1, 0)][part]}
         if part == 1:
             engine.drain()
         for name in engine.assets:
@@ -75,7 +75,7 @@ def test_column_names_do_not_collide_with_internal_names(make_engine: MakeEngine
         engine.views.table("windows"), *[f"`{c}`" for c in first], "total", "rows"
     )  # corrected by a late row
     for name in engine.assets:
-        rebuilt = engine.rebuild(name, DAY, DAY)
+        rebuilt = engine.rebuild_days(name, DAY, DAY)
         assert (rebuilt.missing, rebuilt.extra) == (0, 0)
     engine.maintain(small_files=2, retention_hours=0)
     assert _law_holds(engine)
@@ -112,7 +112,7 @@ def test_maps_are_joined_corrected_accounted_for_and_rebuilt(make_engine: MakeEn
     wrong = engine.views.table("newest").where("k = 'a'").selectExpr("* except (last_by_name)", "map('wrong', 1) AS last_by_name")
     wrong.select(*engine.views.table("newest").columns).write.format("delta").mode("append").save(engine.lake.path("newest"))
     assert law_violations(engine, "newest") == {("l", str(DAY))}
-    assert engine.rebuild("newest", DAY, DAY).extra == 2
+    assert engine.rebuild_days("newest", DAY, DAY).extra == 2
     assert law_violations(engine, "newest") == set()
 
 
@@ -133,17 +133,17 @@ def test_every_valid_contract_ingests(make_engine: MakeEngine) -> None:
     engine = make_engine([source(name, unique_key=("k",), **fields) for name, fields in given.items()], [])
     for name in given:
         land(engine, name, "1.jsonl", [Event("a", 1, 0).line, Event("x", 1, 1).line, Event("a", 1, 0).line])
-    [entry, *_] = engine.ingest()  # a source with a tiny idle timeout is idle in the next batch
-    assert {s.source: (s.accepted, s.duplicate, s.quarantined) for s in entry} == dict.fromkeys(given, (2, 1, 0))
-    assert {s.warned for s in entry if s.source == "Upper_9"} == {1}
+    [batch, *_] = engine.ingest()  # a source with a tiny idle timeout is idle in the next batch
+    assert {s.source: (s.accepted, s.duplicate, s.quarantined) for s in batch} == dict.fromkeys(given, (2, 1, 0))
+    assert {s.warned for s in batch if s.source == "Upper_9"} == {1}
 
 
 def test_a_thousand_columns_of_json_are_read(make_engine: MakeEngine) -> None:
     columns = tuple(f"c{n}" for n in range(998))
     engine = make_engine([source("l", schema=_schema(*columns), unique_key=("c0", "v"))], [])
     land(engine, "l", "1.jsonl", [_line(columns, "a", 1, 0), _line(columns, "b", 2, 1), _line(("C1",), "c", 3, 2), "{cut"])
-    [entry] = engine.ingest()
-    assert (entry[0].accepted, entry[0].quarantined) == (2, 2)
+    [batch] = engine.ingest()
+    assert (batch[0].accepted, batch[0].quarantined) == (2, 2)
     assert rows_of(engine.views.table("events/l"), "c0", "c997", "v") == [("a", "a", 1), ("b", "b", 2)]
     reasons = sorted(r for (r,) in rows_of(engine.views.table("quarantine/l"), "reason"))
     assert "names in another case" in reasons[0]
@@ -160,8 +160,8 @@ def test_a_column_that_files_added_may_be_declared_in_another_case(make_engine: 
     counts = DerivedAsset(name="counts", inputs=("l",), operator=Aggregate(by="w", aggregates={"n": "count(*)"}))
     after = make_engine([source("l", schema=schema, unique_key=("k", "w"))], [counts])
     land(after, "l", "2.jsonl", [json.dumps({"k": k, "v": 1, "ts": "2026-03-01T00:00:00Z", "w": "x"}) for k in ("a", "b")])
-    [entry] = after.ingest()
-    assert (entry[0].accepted, entry[0].duplicate) == (1, 1)
+    [batch] = after.ingest()
+    assert (batch[0].accepted, batch[0].duplicate) == (1, 1)
     after.advance("counts")
     assert rows_of(after.views.table("counts"), "w", "n") == [("x", 2)]
     assert all(a.holds for a in after.accounts.days("counts"))

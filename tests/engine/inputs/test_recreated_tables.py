@@ -86,7 +86,7 @@ def test_the_reader_of_a_recreated_table_refuses_it(engine: Engine) -> None:
     why = r"top was computed from an earlier counts, which has been replaced since.*`tidemark rebuild top --downstream`, which rebuilds top"
     with pytest.raises(ProgressError, match=why):
         engine.advance("top")
-    assert [(name, step.rows) for name, step in engine.remake(["top"])] == [("top", 2)]
+    assert [(name, step.rows) for name, step in engine.rebuild_tables(["top"])] == [("top", 2)]
     assert {name for name in ("counts", "top") if law_violations(engine, name)} == set()
 
 
@@ -100,7 +100,7 @@ def test_a_step_is_refused_if_its_input_is_emptied_after_the_first_check(tmp_pat
     reading.require_same_inputs(best, stored_progress(engine.lake, best))
     apply_step(engine, "sums", seq=0, generation=1)
     with pytest.raises(ProgressError, match=r"^best was computed from an earlier sums, which has been replaced since"):
-        Advance(reading, best, 1).pin_versions().commit_next_step(engine.ledger.head, None)
+        Advance(reading, best, 1).take_snapshot().commit_next_step(engine.ledger.head, None)
 
 
 def apply_step(engine: Engine, table: str, **changes: Any) -> None:
@@ -119,11 +119,11 @@ def test_changed_parameters_are_refused_until_every_downstream_table_is_recomput
         with pytest.raises(ProgressError, match=rf"{name} was made with other settings than it has now: {parameter}"):
             changed.advance(name)
     with pytest.raises(ProgressError, match=r"top, best read counts, visits, sums, .*Add `--downstream`"):
-        list(changed.remake(["counts", "visits", "sums"]))
+        list(changed.rebuild_tables(["counts", "visits", "sums"]))
     assert tables(changed) == before
     identity = engine.lake.identity("counts")
     assert engine.pending.progress("top").inputs == {"counts": identity}
-    done = list(changed.remake(["counts", "visits", "sums"], downstream=True))
+    done = list(changed.rebuild_tables(["counts", "visits", "sums"], downstream=True))
     assert {name for name, _ in done} == set(changed.assets)
     assert changed.lake.identity("counts") == identity, "a rebuilt table keeps its Delta identity, and gets a new generation"
     assert changed.pending.progress("top").inputs == {"counts": f"{identity}#1"}
@@ -150,7 +150,7 @@ def test_tables_whose_logs_have_lost_their_progress_can_be_rebuilt(engine: Engin
             LakeError, match=rf"of {results_table(engine.assets[name])} records.* can be rebuilt with `tidemark rebuild NAME --downstream`"
         ):
             engine.advance(name)
-    list(engine.remake(damaged, downstream=True))
+    list(engine.rebuild_tables(damaged, downstream=True))
     replay(engine, [BATCHES[2]])
     rebuilt = ["counts", "top", "sums", "best"]
     for name in rebuilt:
@@ -160,12 +160,12 @@ def test_tables_whose_logs_have_lost_their_progress_can_be_rebuilt(engine: Engin
 
 def test_an_emptied_table_is_accounted_for_before_its_first_step(engine: Engine) -> None:
     """A rebuild has emptied two tables, and ended after the first step of the one that the other reads."""
-    steps = engine.remake(["sums"], downstream=True)
+    steps = engine.rebuild_tables(["sums"], downstream=True)
     assert next(steps)[0] == "sums"
     steps.close()
     assert engine.views.table("best").isEmpty()
     assert law_violations(engine, "best") == set()
-    assert engine.rebuild("best").missing == 0
+    assert engine.rebuild_days("best").missing == 0
     for name in ("sums", "best"):
         engine.advance(name)
     assert {name for name in ("sums", "best") if law_violations(engine, name)} == set()
@@ -191,11 +191,11 @@ def test_a_rebuild_of_a_table_updates_its_downstream_tables(make_engine: MakeEng
     for name in engine.assets:
         engine.advance(name)
     DeltaTable(engine.lake.path("pairs")).delete("k = 'a'")
-    list(engine.remake(["hours"]))
+    list(engine.rebuild_tables(["hours"]))
     assert rows_of(engine.views.table("hours"), "n") == []
     assert law_violations(engine, "hours") == set()
     day = day_of(START)
-    assert engine.rebuild("pairs", day, day).missing == 1
+    assert engine.rebuild_days("pairs", day, day).missing == 1
     assert law_violations(engine, "hours") == set(), "an unread correction is not a wrong row"
     assert engine.pending.days("hours") is not None
     engine.advance("hours")
@@ -229,7 +229,7 @@ def test_swapped_inputs_are_refused_and_an_added_column_until_a_rebuild(make_eng
         ProgressError, match=r"pairs would have other columns than its table has: note string is new.*tidemark rebuild pairs"
     ):
         changed.advance("pairs")
-    list(changed.remake(["pairs"]))
+    list(changed.rebuild_tables(["pairs"]))
     assert rows_of(changed.views.table("pairs").where(F.col("note").isNotNull()), "k", "note") == [("c", "new")]
     assert law_violations(changed) == set()
 
@@ -244,10 +244,10 @@ def test_a_table_is_not_emptied_because_a_source_was_renamed(engine: Engine, mak
     way_out = "was computed from l, and would be empty now: no row of left was ingested. Nothing was changed.*former name"
     for name in ("counts", "visits", "sums"):
         with pytest.raises(ProgressError, match=f"{name} {way_out}"):
-            list(other.remake([name], downstream=True))
+            list(other.rebuild_tables([name], downstream=True))
     assert tables(engine) == before
     replay(other, [{"left": [Event("c", 1, 0), Event("c", 1, DAY)]}])
-    list(other.remake(["counts"], downstream=True))
+    list(other.rebuild_tables(["counts"], downstream=True))
     assert rows_of(other.views.table("counts"), "k", "n") == [("c", 1)]
 
 

@@ -92,13 +92,13 @@ def test_a_fault_of_the_store_is_not_called_a_lost_file(lake: Lake, monkeypatch:
     write_totals(lake, L, Cut(1, 5, 1, 1))
     removed(lake, 1, "seq = 1")
     behind_uri = replace(lake, root=f"file://{lake.root}", leases=True)
-    with monkeypatch.context() as broken:
-        broken.setattr(retained, "filesystem", fail)
+    with monkeypatch.context() as patch:
+        patch.setattr(retained, "filesystem", fail)
         with pytest.raises(LakeError, match=r"the lake .* cannot be used: its store refused, or cannot be reached .*503 Slow Down"):
             cut_of(behind_uri, L)
         with pytest.raises(LakeError, match=r"the file with their totals cannot be read: .*_retained/l/1\.json .*503 Slow Down"):
             cut_of(lake, L)
-        broken.setattr(retained, "filesystem", _io_error)
+        patch.setattr(retained, "filesystem", _io_error)
         with pytest.raises(LakeError, match=r"events/l cannot be read now .*Input/output error"):
             cut_of(lake, L)
     assert cut_of(behind_uri, L) == Cut(1, 5, 1, 1), "the error is not cached"

@@ -97,7 +97,7 @@ def test_a_reader_goes_on_without_an_upserted_table_that_has_no_row_and_is_corre
     assert law_violations(engine, "near") == set()
     DeltaTable(engine.lake.path("near")).delete("k = 'a'")
     assert law_violations(engine, "near") != set()
-    engine.rebuild("near")
+    engine.rebuild_days("near")
     assert rows_of(engine.views.table("near"), "k", "left_v", "right_v") == unmatched
     replay(engine, [{"r": [Event("a", 7, 2 * MINUTE)]}])
     for table in tables:

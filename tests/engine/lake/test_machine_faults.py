@@ -96,7 +96,7 @@ def test_a_lake_of_a_newer_version_is_neither_read_nor_written(tmp_path: Path) -
     with pytest.raises(LakeError, match=message):
         _ = Ledger(lake, Clock()).head
     engine = _engine_on_newer_lake(lake)
-    for act in (engine.maintain, engine.ingest, engine.drain, lambda: engine.advance("total"), lambda: engine.rebuild("total")):
+    for act in (engine.maintain, engine.ingest, engine.drain, lambda: engine.advance("total"), lambda: engine.rebuild_days("total")):
         with pytest.raises(LakeError, match=message):
             act()
     assert [lake.version(t) for t in ("ledger", TOTAL.changelog, "total")] == [0, 0, None]
@@ -112,11 +112,11 @@ def _engine_on_newer_lake(lake: Lake) -> Engine:
 
 @pytest.mark.parametrize("description", [None, f"Tidemark lake, format {FORMAT}"])
 def test_a_new_lake_records_its_format_and_one_without_a_format_is_accepted(tmp_path: Path, description: str | None) -> None:
-    from tests.engine.entries import source_entry
+    from tests.engine.entries import source_batch
 
     lake = Lake(str(tmp_path / "lake"))
     ledger = Ledger(lake, Clock())
-    ledger.commit([(source_entry("l", 1),)])
+    ledger.commit([(source_batch("l", 1),)])
     delta = lake.delta("ledger")
     assert delta is not None
     assert delta.metadata().description == f"Tidemark lake, format {FORMAT}"

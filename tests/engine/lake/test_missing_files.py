@@ -150,7 +150,7 @@ def test_an_upserted_table_without_its_changelog_is_refused(make_engine: MakeEng
         ProgressError, match=r"up to step 1, but changelog/totals does not exist. Run `tidemark rebuild totals --downstream`"
     ):
         engine.advance("totals")
-    assert [step.rows for _, step in engine.remake(["totals"])] == [1]
+    assert [step.rows for _, step in engine.rebuild_tables(["totals"])] == [1]
     assert not [a for a in engine.accounts.days("totals") if not a.holds]
 
 

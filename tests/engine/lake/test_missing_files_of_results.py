@@ -66,7 +66,7 @@ def test_deleted_files_are_named_and_a_rebuild_repairs_the_tables(make_engine: M
     for asset, table in TABLES.items():
         with pytest.raises(LakeError, match=rf"^{table} lacks a data file: .*/({'|'.join(re.escape(f.name) for f in files[asset])})"):
             engine.accounts.days(asset)
-    list(engine.remake([*TABLES], downstream=True))
+    list(engine.rebuild_tables([*TABLES], downstream=True))
     assert json_rows_of({asset: engine.views.table(asset) for asset in engine.assets}) == before
     _advance(engine, 2)
     assert {asset for asset in engine.assets if law_violations(engine, asset)} == set()

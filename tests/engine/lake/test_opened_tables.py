@@ -49,14 +49,14 @@ def test_an_earlier_version_is_missing_only_if_a_file_is(lake: Lake, monkeypatch
     assert lake.delta_at_version("t", 2) is None
     behind_uri, first = replace(lake, root=f"file://{lake.root}", leases=True), lake.delta_at_version("t", 0)
     assert first is not None
-    with monkeypatch.context() as broken:
-        broken.setattr(reads, "DeltaTable", _slow_down)
+    with monkeypatch.context() as patch:
+        patch.setattr(reads, "DeltaTable", _slow_down)
         with pytest.raises(LakeError, match=r"the lake .* cannot be used: its store refused, or cannot be reached .*503 Slow Down"):
             behind_uri.delta_at_version("t", 0)
-        broken.setattr(reads, "DeltaTable", _io_error)
+        patch.setattr(reads, "DeltaTable", _io_error)
         with pytest.raises(LakeError, match=r"t cannot be read now .*Input/output error"):
             lake.delta_at_version("t", 0)
-        broken.setattr(reads, "DeltaTable", _not_permitted)
+        patch.setattr(reads, "DeltaTable", _not_permitted)
         assert lake.delta_at_version("t", 0) is None
     Path(first.file_uris()[0]).unlink()
     assert behind_uri.delta_at_version("t", 0) is None

@@ -18,10 +18,10 @@ from platform_defs.engine.lake.commits import APPLICATION
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.tables import Lake, LakeSnapshot
 from platform_defs.engine.ledger.ledger import Ledger
-from platform_defs.engine.ledger.open_batch import Batch
+from platform_defs.engine.ledger.open_batch import OpenBatch
 from platform_defs.engine.ledger.rows import table_of
 from platform_defs.engine.ledger.store import DeltaLedgerStore, Version
-from tests.engine.entries import source_entry
+from tests.engine.entries import source_batch
 from tests.engine.old_ledger import write_format_1
 from tests.support.clock import Clock
 from tests.support.memory_ledger import Memory, MemoryLedgerStore
@@ -57,44 +57,44 @@ def empty_ledgers(request: pytest.FixtureRequest, tmp_path: Path) -> TwoLedgers:
 def two_ledgers(request: pytest.FixtureRequest, empty_ledgers: TwoLedgers) -> TwoLedgers:
     """Two processes on one ledger, which may have a batch."""
     if request.param:
-        empty_ledgers[0].commit([(source_entry("l", 1),)])
+        empty_ledgers[0].commit([(source_batch("l", 1),)])
     return empty_ledgers
 
 
 def test_one_of_two_concurrent_batches_is_committed(two_ledgers: TwoLedgers) -> None:
-    one, other = (Batch.begin(ledger) for ledger in two_ledgers)
-    one.commit([(source_entry("l", one.seq),)])
+    one, other = (OpenBatch.begin(ledger) for ledger in two_ledgers)
+    one.commit([(source_batch("l", one.seq),)])
     with pytest.raises(LakeError, match=REFUSED):
-        other.commit([(source_entry("l", other.seq),)])
+        other.commit([(source_batch("l", other.seq),)])
     assert [ledger.head for ledger in two_ledgers] == [one.seq, one.seq]
 
 
 def test_one_of_two_concurrent_first_batches_is_committed(empty_ledgers: TwoLedgers) -> None:
     """Both have read an empty ledger before they commit."""
     assert [ledger.head for ledger in empty_ledgers] == [0, 0]
-    empty_ledgers[0]._store.append(table_of([(source_entry("l", 1),)]))
+    empty_ledgers[0]._store.append(table_of([(source_batch("l", 1),)]))
     with pytest.raises(LakeError, match=REFUSED):
-        empty_ledgers[1]._store.append(table_of([(source_entry("l", 1),)]))
-    assert [len(ledger.entries()) for ledger in empty_ledgers] == [1, 1]
+        empty_ledgers[1]._store.append(table_of([(source_batch("l", 1),)]))
+    assert [len(ledger.batches()) for ledger in empty_ledgers] == [1, 1]
 
 
 def test_a_batch_before_a_fence_is_not_committed_and_its_number_is_reused(two_ledgers: TwoLedgers) -> None:
-    one, other = (Batch.begin(ledger) for ledger in two_ledgers)
+    one, other = (OpenBatch.begin(ledger) for ledger in two_ledgers)
     other.fence()
     with pytest.raises(LakeError, match=REFUSED):
-        one.commit([(source_entry("l", one.seq),)])
+        one.commit([(source_batch("l", one.seq),)])
     with pytest.raises(LakeError, match=REFUSED):
         one.fence()
     other.fence()
-    other.commit([(source_entry("r", other.seq),)])
+    other.commit([(source_batch("r", other.seq),)])
     assert two_ledgers[0].head == other.seq
-    assert [row.source for row in two_ledgers[0].entries()[-1]] == ["r"]
+    assert [row.source for row in two_ledgers[0].batches()[-1]] == ["r"]
 
 
 def test_a_fence_is_not_a_batch(two_ledgers: TwoLedgers) -> None:
     before = two_ledgers[0].head
-    Batch.begin(two_ledgers[0]).fence()
-    assert [(ledger.head, len(ledger.entries())) for ledger in two_ledgers] == [(before, before)] * 2
+    OpenBatch.begin(two_ledgers[0]).fence()
+    assert [(ledger.head, len(ledger.batches())) for ledger in two_ledgers] == [(before, before)] * 2
 
 
 def _rows(*seqs: int) -> pa.Table:
@@ -113,18 +113,18 @@ ATTEMPTED = {"seq": 1, "input": "a file"}
 def test_a_batch_whose_rows_were_deleted_cannot_be_committed(tmp_path: Path) -> None:
     """A writer is paused with its rows in the log. Another one removes them as uncommitted rows, and is killed before its own batch."""
     lake, contracts = Lake(str(tmp_path)), {"l": source("l")}
-    paused, other = (Batch.begin(Ledger(lake, Clock(5))) for _ in range(2))
+    paused, other = (OpenBatch.begin(Ledger(lake, Clock(5))) for _ in range(2))
     lake.append_small(_rows(1, 1), "events/l", {ATTEMPT: ATTEMPTED, "rows_of": {ATTEMPT: 2}})
     clear_uncommitted(NO_SESSION, lake, other, contracts)
     assert _batch_numbers(lake, "events/l") == []
     with pytest.raises(LakeError, match=REFUSED):
-        paused.commit([(source_entry("l", 1, accepted=2),)])
+        paused.commit([(source_batch("l", 1, accepted=2),)])
 
 
 def test_a_batch_looks_at_the_ledger_once_for_all_sources(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     lake, names = Lake(str(tmp_path)), [*"abcdefgh"]
     ledger, contracts = Ledger(lake, Clock(5)), {name: source(name, idle_timeout="1 hour") for name in names}
-    ledger.commit([tuple(source_entry(name, 1) for name in names)])
+    ledger.commit([tuple(source_batch(name, 1) for name in names)])
     looks, refresh = list[None](), DeltaLedgerStore.refresh
 
     def count_and_refresh(store: DeltaLedgerStore) -> Version | None:
@@ -137,13 +137,13 @@ def test_a_batch_looks_at_the_ledger_once_for_all_sources(tmp_path: Path, monkey
         return len(looks)
 
     monkeypatch.setattr(DeltaLedgerStore, "refresh", count_and_refresh)
-    batch = Batch.begin(ledger)
-    assert looks_of(lambda: Batch.begin(ledger)) == 1
+    batch = OpenBatch.begin(ledger)
+    assert looks_of(lambda: OpenBatch.begin(ledger)) == 1
     assert looks_of(lambda: require_logs(lake, ledger, contracts)) == 1
     assert looks_of(lambda: clear_uncommitted(NO_SESSION, lake, batch, contracts)) == 0
     assert looks_of(ControlBatches(NO_SESSION, lake, ledger, contracts).idle) == 1
     assert looks_of(lambda: [batch.known.file_records(name, []) for name in names]) == 0
-    assert looks_of(lambda: batch.commit([tuple(source_entry(name, 2) for name in names)])) == 1
+    assert looks_of(lambda: batch.commit([tuple(source_batch(name, 2) for name in names)])) == 1
 
 
 def test_rows_that_an_attempt_took_over_are_not_deleted(tmp_path: Path) -> None:
@@ -172,7 +172,7 @@ def test_the_number_of_a_lost_batch_that_a_table_handled_is_not_reused(tmp_path:
     contracts = {name: source(name, idle_timeout="1 hour") for name in "lr"}
     ledger = Ledger(lake, clock)
     offset = f"file:{tmp_path}/in/l/1.csv|1|2|unread"
-    ledger.commit([tuple(source_entry(name, 1, max_event_time=0, watermark=-1, offsets=(offset,)) for name in "lr")])
+    ledger.commit([tuple(source_batch(name, 1, max_event_time=0, watermark=-1, offsets=(offset,)) for name in "lr")])
     step = Progress(step=1, seq=2, closed_to=0, inputs={})
     properties = CommitProperties({"userMetadata": json.dumps(step.metadata(Progress()))}, app_transactions=[Transaction(APPLICATION, 1)])
     write_deltalake(lake.path("pairs"), _rows(1), commit_properties=properties)
@@ -209,7 +209,7 @@ def test_the_ledger_format_is_raised_only_on_the_version_that_was_read(tmp_path:
     store: Any = one._store
     append, at = lake.append_small, before + 1
     assert other.head == before
-    append(table_of([(source_entry("r", at, ingested_at=2),)]), "ledger")
+    append(table_of([(source_batch("r", at, ingested_at=2),)]), "ledger")
     with pytest.raises(LakeError, match=REFUSED):
-        store.append(table_of([(source_entry("l", at, ingested_at=2),)]))
+        store.append(table_of([(source_batch("l", at, ingested_at=2),)]))
     assert Ledger(lake, Clock(5)).head == at

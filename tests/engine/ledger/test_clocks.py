@@ -7,7 +7,7 @@ import pytest
 
 from platform_defs.engine.ingest.idle_sources import idle_sources
 from platform_defs.engine.ledger.ledger import Ledger
-from tests.engine.entries import source_entry
+from tests.engine.entries import source_batch
 from tests.support.clock import Clock
 from tests.support.memory_ledger import memory_ledger
 from tests.support.small_sources import source
@@ -29,7 +29,7 @@ def _ledger(*clocks: int, sources: str = "l") -> tuple[Ledger, Clock]:
     ledger = memory_ledger([], clock)
     for n, now in enumerate(clocks):
         clock.now = now
-        ledger.commit([(source_entry(sources[n % len(sources)], ledger.head + 1, ingested_at=ledger.now(), rows_read=1),)])
+        ledger.commit([(source_batch(sources[n % len(sources)], ledger.head + 1, ingested_at=ledger.now(), rows_read=1),)])
     return ledger, clock
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from platform_defs.engine.formats.files import File, FileRecords
 from platform_defs.engine.ledger.known_files import KnownFiles
-from tests.engine.entries import source_entry
+from tests.engine.entries import source_batch
 from tests.support.file_walk import landed_files
 from tests.support.memory_ledger import memory_ledger
 
@@ -31,7 +31,7 @@ def _file(folder: str, name: str, modified: int = 5, length: int = 7, fault: str
     return File(modified, f"file:{_encoded(f'{folder}/{name}')}", length, "l", fault, folder)
 
 
-def _known(*offsets: str) -> KnownFiles:
+def _files_known(*offsets: str) -> KnownFiles:
     known = KnownFiles()
     known.add(pa.array(offsets, pa.string()))
     return known
@@ -47,7 +47,7 @@ def _format_1_offset(file: File) -> str:
 @pytest.mark.parametrize("offset", [_format_1_offset, lambda f: f.offset], ids=["whole paths of format 1", "paths below the folder"])
 @pytest.mark.parametrize("name", NAMES)
 def test_a_read_file_is_recognized_after_its_folder_moved(name: str, offset: object, folder: str, old_folder: str) -> None:
-    known = _known(offset(_file(old_folder, name)))  # pyright: ignore[reportCallIssue]
+    known = _files_known(offset(_file(old_folder, name)))  # pyright: ignore[reportCallIssue]
     same, other, changed = _file(folder, name), _file(folder, f"x{name}"), _file(folder, name, 6)
     found = known.records_of([same, other, changed])
     assert (found.has_present_state(same), found.has_present_state(other), found.has_present_state(changed)) == (True, False, False)
@@ -60,7 +60,7 @@ def test_similar_file_names_are_distinguished(folder: str | None) -> None:
     files = [replace(_file("/l", name), folder=folder) for name in NAMES]
     assert len({f.keys for f in files}) == len(files)
     for file in files:
-        known = _known(file.offset).records_of(files)
+        known = _files_known(file.offset).records_of(files)
         assert [f.path for f in files if known.has_present_state(f)] == [file.path]
 
 
@@ -73,14 +73,14 @@ def test_a_relative_path_is_the_absolute_path_without_its_folder(name: str) -> N
 
 
 def test_an_unreadable_file_is_read_again_after_it_has_changed() -> None:
-    known = _known(_file("/l", "1.jsonl", fault="torn").offset)
+    known = _files_known(_file("/l", "1.jsonl", fault="torn").offset)
     changed = _file("/l", "1.jsonl", 6)
     assert known.records_of([changed]).with_fault(changed).fault is None
 
 
 def test_a_new_file_of_a_folder_with_the_same_name_is_new() -> None:
     """`/data/l/archive/l/1` was read. Below `/new/l` that can be `archive/l/1` or `1`, but not `2`."""
-    known = _known("file:/data/l/archive/l/1.jsonl|5|7")
+    known = _files_known("file:/data/l/archive/l/1.jsonl|5|7")
     for name, expected in (("archive/l/1.jsonl", True), ("1.jsonl", True), ("2.jsonl", False), ("archive/1.jsonl", False)):
         file = _file("/new/l", name)
         assert known.records_of([file]).has_present_state(file) is expected, name
@@ -90,14 +90,14 @@ def test_a_remote_file_is_recognized_in_another_bucket() -> None:
     at = [File(5, f"s3a://{bucket}/in/l/2026/1%20a.jsonl", 7, "l", None, f"s3a://{bucket}/in/l") for bucket in ("old", "new")]
     assert at[0].offset == at[1].offset == "./2026/1%20a.jsonl|5|7"
     for offset in (_format_1_offset(at[0]), at[0].offset):
-        assert _known(offset).records_of([at[1]]).has_present_state(at[1])
+        assert _files_known(offset).records_of([at[1]]).has_present_state(at[1])
 
 
 @given(st.lists(st.tuples(st.sampled_from(NAMES), st.integers(0, 2), st.booleans()), max_size=8), st.integers(0, 8))
 def test_the_known_files_do_not_depend_on_how_they_were_added(rows: list[tuple[str, int, bool]], cut: int) -> None:
     files = [_file("/l", name, modified, fault="torn" if torn else None) for name, modified, torn in rows]
     offsets = [f.offset if n % 2 else _format_1_offset(f) for n, f in enumerate(files)]
-    ledger = memory_ledger([(source_entry("l", n, offsets=tuple(part)),) for n, part in enumerate((offsets[:cut], offsets[cut:]), 1)])
+    ledger = memory_ledger([(source_batch("l", n, offsets=tuple(part)),) for n, part in enumerate((offsets[:cut], offsets[cut:]), 1)])
     every = [_file("/l", name, modified) for name in NAMES for modified in range(3)]
     known = ledger.file_records("l", every)
     assert {f for f in every if known.has_present_state(f)} == {_file("/l", f.keys[0][2:], f.modified) for f in files}

@@ -13,7 +13,7 @@ DAMAGED = File(5, "file:/in/a%20b.jsonl", 7, "l", fault="torn")
 READ, UNREAD = FILE.offset, DAMAGED.offset
 
 
-def _known(*offsets: str, file: File = FILE) -> FileRecords:
+def _files_known(*offsets: str, file: File = FILE) -> FileRecords:
     found = KnownFiles()
     for offset in offsets:
         found.add(pa.array([offset], pa.string()))
@@ -36,21 +36,21 @@ def _known(*offsets: str, file: File = FILE) -> FileRecords:
 )
 def test_a_retry_cancels_earlier_refusals_only(offsets: tuple[str, ...], holds: bool) -> None:
     for shuffled in permutations(offsets):
-        assert _known(*shuffled).has_present_state(FILE) is holds
-        assert _known(*shuffled).statuses
+        assert _files_known(*shuffled).has_present_state(FILE) is holds
+        assert _files_known(*shuffled).statuses
 
 
 def test_each_retry_has_its_own_number() -> None:
     offsets = [UNREAD]
     for number in (1, 2, 3):
-        offsets.append(_known(*offsets).with_fault(FILE).retry)
-        tried = _known(*offsets).with_fault(FILE)
+        offsets.append(_files_known(*offsets).with_fault(FILE).retry)
+        tried = _files_known(*offsets).with_fault(FILE)
         assert (tried.fault, tried.retries, tried.offset) == (None, number, READ)
-        assert _known(*offsets, READ).with_fault(FILE).fault is not None
+        assert _files_known(*offsets, READ).with_fault(FILE).fault is not None
         refused = File(5, tried.path, 7, "l", fault="torn", retries=tried.retries)
         assert refused.offset == f"{UNREAD}|{number}"
         offsets.append(refused.offset)
-        assert _known(*offsets).has_present_state(FILE)
+        assert _files_known(*offsets).has_present_state(FILE)
 
 
 @pytest.mark.parametrize("now", ["/data/landing/l", "/elsewhere/landing/l"], ids=["in place", "moved"])
@@ -60,11 +60,11 @@ def test_a_retry_by_relative_path_cancels_a_refusal_by_absolute_path(now: str) -
     [uri] = uris_below([refused.split("|")[0]], now)
     assert uri == f"file:{now}/2026/a%20b.jsonl"
     file = File(5, uri, 7, "l", folder=now)
-    retry = _known(refused, file=file).with_fault(file).retry
+    retry = _files_known(refused, file=file).with_fault(file).retry
     assert retry == "./2026/a%20b.jsonl|5|7|retry|1"
-    assert not _known(retry, refused, file=file).has_present_state(file)
-    assert _known(refused, retry, file=file).with_fault(file).retries == 1
-    assert _known("./2026/a%20b.jsonl|5|7|unread|1", refused, retry, file=file).has_present_state(file)
+    assert not _files_known(retry, refused, file=file).has_present_state(file)
+    assert _files_known(refused, retry, file=file).with_fault(file).retries == 1
+    assert _files_known("./2026/a%20b.jsonl|5|7|unread|1", refused, retry, file=file).has_present_state(file)
 
 
 def test_read_files_are_found_at_their_present_paths() -> None:

@@ -22,10 +22,10 @@ from platform_defs.engine.ledger.errors import LedgerError
 from platform_defs.engine.ledger.ledger import FORMAT, TABLE, Ledger, as_table, next_row
 from platform_defs.engine.ledger.snapshot import LedgerSnapshot
 from platform_defs.engine.ledger.store import DeltaLedgerStore
-from tests.engine.entries import source_entry
+from tests.engine.entries import source_batch
 from tests.support.clock import Clock
 
-FULL = source_entry(
+FULL = source_batch(
     "l",
     1,
     ingested_at=1_000,
@@ -49,20 +49,20 @@ def _ledger(tmp_path: Path, clock: Clock | None = None) -> Ledger:
 
 
 def test_a_batch_is_read_back_unchanged(tmp_path: Path) -> None:
-    entries = [(FULL, source_entry("r", 1, ingested_at=1_000)), (source_entry("l", 2, kind="drain", ingested_at=1_001, watermark=-1),)]
-    _ledger(tmp_path).commit(entries)
-    assert _ledger(tmp_path).entries() == entries
+    batches = [(FULL, source_batch("r", 1, ingested_at=1_000)), (source_batch("l", 2, kind="drain", ingested_at=1_001, watermark=-1),)]
+    _ledger(tmp_path).commit(batches)
+    assert _ledger(tmp_path).batches() == batches
 
 
 def test_an_empty_ledger_has_no_batches(tmp_path: Path) -> None:
     ledger = _ledger(tmp_path)
-    assert (ledger.entries(), ledger.head, ledger.newest_rows(), ledger.offsets("l"), ledger.now()) == ([], 0, {}, set(), 5)
+    assert (ledger.batches(), ledger.head, ledger.newest_rows(), ledger.offsets("l"), ledger.now()) == ([], 0, {}, set(), 5)
 
 
 def test_the_last_row_and_all_offsets_of_a_source_are_returned(tmp_path: Path) -> None:
     ledger = _ledger(tmp_path)
     first = replace(FULL, ingested_at=1)
-    ledger.commit([(first, source_entry("r", 1)), (source_entry("l", 2, watermark=-1, offsets=("c",)),)])
+    ledger.commit([(first, source_batch("r", 1)), (source_batch("l", 2, watermark=-1, offsets=("c",)),)])
     assert {name: s.seq for name, s in ledger.newest_rows().items()} == {"l": 2, "r": 1}
     assert ledger.offsets("l") == {*FULL.offsets, "c"}
     assert ledger.offsets("r") == set()
@@ -84,19 +84,19 @@ _NO_SUCCESSORS = r"^batches \[[\d, ]+\] do not follow the ledger's newest, 1$"
 )
 def test_batches_must_follow_the_newest(tmp_path: Path, seqs: list[int], error: type[Exception], message: str) -> None:
     ledger = _ledger(tmp_path)
-    ledger.commit([(source_entry("l", 1),)])
+    ledger.commit([(source_batch("l", 1),)])
     with pytest.raises(error, match=message):
-        ledger.commit([(source_entry("l", n),) for n in seqs])
+        ledger.commit([(source_batch("l", n),) for n in seqs])
     assert _ledger(tmp_path).head == 1
 
 
 def test_a_second_reader_sees_the_batches_of_the_first(tmp_path: Path) -> None:
     one, other = _ledger(tmp_path), _ledger(tmp_path)
     assert other.head == 0
-    one.commit([(source_entry("l", 1),)])
+    one.commit([(source_batch("l", 1),)])
     assert other.head == 1
     with pytest.raises(LakeError, match="ledger has a newer batch than this process started from"):
-        other.commit([(source_entry("l", 1),)])
+        other.commit([(source_batch("l", 1),)])
 
 
 def test_batch_times_increase_even_if_the_clock_is_set_back(tmp_path: Path) -> None:
@@ -105,7 +105,7 @@ def test_batch_times_increase_even_if_the_clock_is_set_back(tmp_path: Path) -> N
     times = []
     for seq, time in enumerate([100, 100, 40, 500], 1):
         clock.now = time
-        ledger.commit([(source_entry("l", seq, ingested_at=ledger.now()),)])
+        ledger.commit([(source_batch("l", seq, ingested_at=ledger.now()),)])
         times.append(ledger.newest_rows()["l"].ingested_at)
     assert times == [100, 101, 102, 500]
     assert ledger.now(after=900) == 901
@@ -126,15 +126,15 @@ def test_a_long_ledger_has_few_files_and_is_read_incrementally(tmp_path: Path, m
 
     monkeypatch.setattr(DeltaLedgerStore, "rows", counted)
     for seq in range(1, 36):
-        ledger.commit([(source_entry("l", seq, offsets=(f"l{seq}",)), source_entry("r", seq))])
+        ledger.commit([(source_batch("l", seq, offsets=(f"l{seq}",)), source_batch("r", seq))])
         assert ledger.head == seq
         if seq in (12, 24):
-            assert other.entries() == ledger.entries()
+            assert other.batches() == ledger.batches()
     assert max(read) == 24, "another reader reads only the batches since its last read"
     assert sum(read) == 2 * 35 + 2 * 24 + 3 * 2, "each reader reads every row once, and the newest rows again if they are in several files"
-    entries = _ledger(tmp_path).entries()
-    assert [(s.source, s.seq) for e in entries for s in e] == [(n, seq) for seq in range(1, 36) for n in ("l", "r")]
-    assert entries == ledger.entries()
+    batches = _ledger(tmp_path).batches()
+    assert [(s.source, s.seq) for e in batches for s in e] == [(n, seq) for seq in range(1, 36) for n in ("l", "r")]
+    assert batches == ledger.batches()
     assert ledger.offsets("l") == {f"l{seq}" for seq in range(1, 36)}
     assert len(lake.delta(TABLE).file_uris()) < 16  # pyright: ignore[reportOptionalMemberAccess]
 
@@ -142,11 +142,11 @@ def test_a_long_ledger_has_few_files_and_is_read_incrementally(tmp_path: Path, m
 def test_a_recreated_ledger_is_read_from_its_start(tmp_path: Path) -> None:
     ledger = _ledger(tmp_path)
     for seq in (1, 2, 3):
-        ledger.commit([(source_entry("l", seq),)])
+        ledger.commit([(source_batch("l", seq),)])
     assert ledger.head == 3
     shutil.rmtree(tmp_path / "lake" / TABLE)
     assert (ledger.head, ledger.newest_rows()) == (0, {})
-    _ledger(tmp_path).commit([(source_entry("r", 1),)])
+    _ledger(tmp_path).commit([(source_batch("r", 1),)])
     assert list(ledger.newest_rows()) == ["r"]
 
 
@@ -168,50 +168,50 @@ def test_the_error_of_an_inconsistent_ledger_names_the_batch_and_the_file(
 ) -> None:
     """Whatever is wrong with a batch, the error names it: `test_ledger_in_memory` has all cases."""
     ledger = _ledger(tmp_path)
-    ledger.commit([(source_entry("l", 1, watermark=10),), (source_entry("l", 2, watermark=20),)])
+    ledger.commit([(source_batch("l", 1, watermark=10),), (source_batch("l", 2, watermark=20),)])
     reader = ledger if known else _ledger(tmp_path)
     assert reader.head == 2 or not known
-    rows = [asdict(source_entry(**{"source": "l", "watermark": 20, **row}))]
+    rows = [asdict(source_batch(**{"source": "l", "watermark": 20, **row}))]
     Lake(str(tmp_path / "lake")).append_small(as_table(rows), TABLE)
     for _ in range(2):
         with pytest.raises(LedgerError, match=rf"the ledger is corrupted {message}.*/ledger, file part-.*parquet\)\. {ADVICE}"):
-            reader.entries()
+            reader.batches()
 
 
 def test_the_error_of_a_missing_ledger_file_names_the_file(tmp_path: Path) -> None:
     ledger = _ledger(tmp_path)
     for seq in (1, 2):
-        ledger.commit([(source_entry("l", seq),)])
+        ledger.commit([(source_batch("l", seq),)])
     file = sorted((tmp_path / "lake" / TABLE).glob("*.parquet"), key=lambda p: p.stat().st_mtime_ns)[-1]
     file.unlink()
     with pytest.raises(LedgerError, match=rf"cannot be read after batch 0: file {file.name} of table .*/ledger is missing or .*{ADVICE}"):
-        _ledger(tmp_path).entries()
+        _ledger(tmp_path).batches()
 
 
 def test_the_error_of_a_ledger_file_that_is_no_parquet_names_the_file(tmp_path: Path) -> None:
-    _ledger(tmp_path).commit([(source_entry("l", 1),)])
+    _ledger(tmp_path).commit([(source_batch("l", 1),)])
     [file] = (tmp_path / "lake" / TABLE).glob("*.parquet")
     file.write_bytes(b"PAR1 and no more")
     with pytest.raises(LedgerError, match=rf"cannot be read after batch 0: file {file.name} of table"):
-        _ledger(tmp_path).entries()
+        _ledger(tmp_path).batches()
 
 
 def test_the_error_of_a_damaged_ledger_log_names_the_log(tmp_path: Path) -> None:
     ledger = _ledger(tmp_path)
     for seq in (1, 2, 3):
-        ledger.commit([(source_entry("l", seq),)])
+        ledger.commit([(source_batch("l", seq),)])
     log = tmp_path / "lake" / TABLE / "_delta_log"
     (log / f"{2:020}.json").write_text('{"add": {"pa')
     with pytest.raises(LedgerError, match=rf"file .*/ledger/_delta_log of table .*/ledger is missing or unreadable .*{ADVICE}"):
-        _ledger(tmp_path).entries()
+        _ledger(tmp_path).batches()
     (log / f"{1:020}.json").unlink()
     with pytest.raises(LedgerError, match=r"file .*/ledger/_delta_log of table"):
-        _ledger(tmp_path).entries()
+        _ledger(tmp_path).batches()
 
 
 def test_a_batch_that_a_table_has_handled_is_required(tmp_path: Path) -> None:
     ledger = _ledger(tmp_path)
-    ledger.commit([(source_entry("l", 1),)])
+    ledger.commit([(source_batch("l", 1),)])
     ledger.require(1, "table pairs")
     with pytest.raises(LedgerError, match=rf"ledger ends at batch 1, but table pairs records batch 3, .*/ledger/_delta_log .*{ADVICE}"):
         ledger.require(3, "table pairs")
@@ -219,13 +219,13 @@ def test_a_batch_that_a_table_has_handled_is_required(tmp_path: Path) -> None:
 
 def test_a_row_without_new_rows_keeps_watermark_and_idleness_but_no_counts() -> None:
     after = next_row(FULL, seq=2, kind="watermark", ingested_at=2_000)
-    assert after == source_entry("l", 2, kind="watermark", ingested_at=2_000, watermark=-1, max_event_time=0, idle=True)
+    assert after == source_batch("l", 2, kind="watermark", ingested_at=2_000, watermark=-1, max_event_time=0, idle=True)
     assert next_row(FULL, seq=2, idle=False, watermark=7) == replace(after, kind="rows", ingested_at=1_000, idle=False, watermark=7)
 
 
 def test_a_new_format_whose_commit_got_no_answer_is_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ledger = _ledger(tmp_path)
-    ledger.commit([(source_entry("l", 1),)])
+    ledger.commit([(source_batch("l", 1),)])
     ledger_of_format_1 = DeltaTable(str(tmp_path / "lake" / TABLE))
     ledger_of_format_1.alter.set_table_description("Tidemark lake, format 1")
     describe = TableAlterer.set_table_description
@@ -235,7 +235,7 @@ def test_a_new_format_whose_commit_got_no_answer_is_found(tmp_path: Path, monkey
         raise OSError("the connection was reset")
 
     monkeypatch.setattr(TableAlterer, "set_table_description", lose)
-    ledger.commit([(source_entry("l", 2),)])
+    ledger.commit([(source_batch("l", 2),)])
     assert _ledger(tmp_path).head == 2
     assert DeltaTable(str(tmp_path / "lake" / TABLE)).metadata().description == f"Tidemark lake, format {FORMAT}"
 
@@ -265,7 +265,7 @@ def _failing(name: str, error: Exception) -> Iterator[None]:
 def test_a_fault_of_the_disk_that_may_pass_is_not_the_loss_of_the_ledger(tmp_path: Path, method: str, error: Exception) -> None:
     ledger, other = _ledger(tmp_path), _ledger(tmp_path)
     for seq in (1, 2):
-        ledger.commit([(source_entry("l", seq),)])
+        ledger.commit([(source_batch("l", seq),)])
         if seq == 1:
             assert other.head == 1
     with (
@@ -278,7 +278,7 @@ def test_a_fault_of_the_disk_that_may_pass_is_not_the_loss_of_the_ledger(tmp_pat
 
 def test_the_error_of_a_lost_log_names_no_batch(tmp_path: Path) -> None:
     ledger = _ledger(tmp_path)
-    ledger.commit([(source_entry("l", 1),)])
+    ledger.commit([(source_batch("l", 1),)])
     with (
         _failing("log_end", OSError(errno.EACCES, "Permission denied")),
         pytest.raises(LedgerError, match="the ledger cannot be read: file"),
@@ -290,7 +290,7 @@ def test_after_a_failed_look_up_the_known_rows_are_still_read(tmp_path: Path) ->
     """A thread that publishes looks up the head, and fails, between another thread's look-up of the head and its read of the rows."""
     writer, ledger = _ledger(tmp_path), _ledger(tmp_path)
     for seq in (1, 2):
-        writer.commit([(source_entry("l", seq, accepted=1, rows_read=1, offsets=(f"./{seq}|1|1",)),)])
+        writer.commit([(source_batch("l", seq, accepted=1, rows_read=1, offsets=(f"./{seq}|1|1",)),)])
     head, snapshot = ledger.head, LedgerSnapshot.of(ledger)
     with _failing("log_end", OSError(errno.EIO, "Input/output error")), pytest.raises(LakeError, match="cannot be read now"):
         _ = ledger.head
@@ -309,10 +309,10 @@ def test_a_fault_of_the_compaction_after_a_commit_is_only_logged(
     ledger = _ledger(tmp_path)
     with _failing("compact", OSError(errno.ENOSPC, "No space left on device")):
         for seq in (1, 2, 3):
-            ledger.commit([(source_entry("l", seq),)])
+            ledger.commit([(source_batch("l", seq),)])
     assert _ledger(tmp_path).head == ledger.head == 3
     assert "the batch is committed, but the ledger was not compacted: [Errno 28] No space left on device" in caplog.text
-    ledger.commit([(source_entry("l", 4),)])
+    ledger.commit([(source_batch("l", 4),)])
     assert len(list(Lake(str(tmp_path / "lake")).delta(TABLE).file_uris())) == 1  # pyright: ignore[reportOptionalMemberAccess]
 
 
@@ -320,7 +320,7 @@ def test_two_compactions_at_the_same_time_double_no_batch(tmp_path: Path, monkey
     """Two processes ingest different sources, and both compact the ledger after their commits."""
     ledger, other, points = _ledger(tmp_path), _ledger(tmp_path), list[str]()
     for seq in range(1, 4):
-        ledger.commit([(source_entry("l", seq),)])
+        ledger.commit([(source_batch("l", seq),)])
 
     def meanwhile(point: str) -> None:
         points.append(point)
@@ -332,4 +332,4 @@ def test_two_compactions_at_the_same_time_double_no_batch(tmp_path: Path, monkey
     assert points == ["ledger.before_compact", *["ledger.before_compact", "ledger.after_compact"], "ledger.after_compact"]
     actions = Lake(str(tmp_path / "lake")).delta(TABLE).get_add_actions(flatten=True)  # pyright: ignore[reportOptionalMemberAccess]
     assert actions["num_records"].to_pylist() == [3]
-    assert [len(reader.entries()) for reader in (_ledger(tmp_path), ledger, other)] == [3, 3, 3]
+    assert [len(reader.batches()) for reader in (_ledger(tmp_path), ledger, other)] == [3, 3, 3]

@@ -9,8 +9,8 @@ from platform_defs.engine.ledger import known_batches
 from platform_defs.engine.ledger.columns import Column
 from platform_defs.engine.ledger.errors import LedgerError
 from platform_defs.engine.ledger.history import History
-from platform_defs.engine.ledger.ledger import Entry, Ledger
-from tests.engine.entries import source_entry
+from platform_defs.engine.ledger.ledger import Batch, Ledger
+from tests.engine.entries import source_batch
 from tests.support.clock import Clock
 from tests.support.example_counts import example_count
 from tests.support.memory_ledger import Memory, MemoryLedgerStore, memory_ledger
@@ -24,46 +24,46 @@ def _two() -> tuple[Ledger, Ledger]:
 
 def test_two_processes_see_one_order_and_one_commits_each_batch_number() -> None:
     one, other = _two()
-    one.commit([(source_entry("l", 1, watermark=3, offsets=("a|1|2",)), source_entry("r", 1))])
+    one.commit([(source_batch("l", 1, watermark=3, offsets=("a|1|2",)), source_batch("r", 1))])
     assert (other.head, other.newest_rows()["l"].watermark, other.offsets("l")) == (1, 3, {"a|1|2"})
-    assert other.entries() == one.entries()
+    assert other.batches() == one.batches()
     for ledger in (one, other):
         assert ledger.head == 1
-    one.commit([(source_entry("l", 2, watermark=3),)])
+    one.commit([(source_batch("l", 2, watermark=3),)])
     assert other._history.head == 1
     with pytest.raises(LakeError, match="ledger has a newer version than this process started from"):
         other._store.append(one._store.memory.commits[-1])  # pyright: ignore[reportAttributeAccessIssue]
     with pytest.raises(LakeError, match="ledger has a newer batch than this process started from"):
-        other.commit([(source_entry("l", 2),)])
+        other.commit([(source_batch("l", 2),)])
 
 
 @pytest.mark.parametrize(
-    ("entries", "message"),
+    ("batches", "message"),
     [
-        ([(source_entry("l", 1),), (source_entry("l", 3),)], "at batch 3: it follows batch 1, so batches between them are missing"),
-        ([(source_entry("l", 1), source_entry("l", 1))], "at batch 1: it records a source twice"),
+        ([(source_batch("l", 1),), (source_batch("l", 3),)], "at batch 3: it follows batch 1, so batches between them are missing"),
+        ([(source_batch("l", 1), source_batch("l", 1))], "at batch 1: it records a source twice"),
         (
-            [(source_entry("l", 1),), (source_entry("l", 2, ingested_at=1),)],
+            [(source_batch("l", 1),), (source_batch("l", 2, ingested_at=1),)],
             "at batch 2: its ingested_at 1 is not later than that of the batch before, 1",
         ),
         (
-            [(source_entry("l", 1),), (source_entry("l", 2, ingested_at=0),)],
+            [(source_batch("l", 1),), (source_batch("l", 2, ingested_at=0),)],
             "at batch 2: its ingested_at 0 is not later than that of the batch before, 1",
         ),
-        ([(source_entry("l", 1, ingested_at=1), source_entry("r", 1, ingested_at=2))], "at batch 1: its ingested_at 1 is not later than"),
+        ([(source_batch("l", 1, ingested_at=1), source_batch("r", 1, ingested_at=2))], "at batch 1: its ingested_at 1 is not later than"),
         (
-            [(source_entry("l", 1, watermark=5),), (source_entry("l", 2, watermark=4),)],
+            [(source_batch("l", 1, watermark=5),), (source_batch("l", 2, watermark=4),)],
             "at batch 2: the watermark of 'l' decreases from 5 to 4",
         ),
         (
-            [(source_entry("l", 1, watermark=5),), (source_entry("r", 2),), (source_entry("l", 3),)],
+            [(source_batch("l", 1, watermark=5),), (source_batch("r", 2),), (source_batch("l", 3),)],
             "at batch 3: the watermark of 'l' decreases from 5 to None",
         ),
     ],
 )
-def test_the_error_of_an_invalid_batch_names_it(entries: list[Entry], message: str) -> None:
+def test_the_error_of_an_invalid_batch_names_it(batches: list[Batch], message: str) -> None:
     with pytest.raises(LedgerError, match=f"the ledger is corrupted {message}"):
-        _ = memory_ledger(entries).head
+        _ = memory_ledger(batches).head
 
 
 BATCHES = st.lists(
@@ -75,24 +75,24 @@ BATCHES = st.lists(
 @given(BATCHES, st.integers(0, 12))
 def test_a_ledger_read_incrementally_equals_one_read_at_once(batches: list[dict[str, tuple[int, bool, int]]], cut: int) -> None:
     newest: dict[str, int] = {}
-    entries: list[Entry] = []
+    written: list[Batch] = []
     for seq, batch in enumerate(batches, 1):
         newest |= {name: max(newest.get(name, 0), mark) for name, (mark, _, _) in batch.items()}
-        entries.append(
+        written.append(
             tuple(
-                source_entry(name, seq, watermark=newest[name], idle=idle, accepted=n, rows_read=n, first_event_time=n - 3 if n else None)
+                source_batch(name, seq, watermark=newest[name], idle=idle, accepted=n, rows_read=n, first_event_time=n - 3 if n else None)
                 for name, (_, idle, n) in sorted(batch.items())
             )
         )
     memory = Memory()
     ledger = Ledger(None, Clock(5), MemoryLedgerStore(memory))  # pyright: ignore[reportArgumentType]
-    for part in (entries[:cut], entries[cut:]):
+    for part in (written[:cut], written[cut:]):
         if part:
-            assert ledger.head == len(entries) - len(part) or part is not entries[cut:]
+            assert ledger.head == len(written) - len(part) or part is not written[cut:]
             ledger.commit(part)
     history = ledger.history
-    assert history == History.of(entries) or (not entries and history == History())
-    rows = [row for entry in entries for row in entry]
+    assert history == History.of(written) or (not written and history == History())
+    rows = [row for batch in written for row in batch]
     assert ledger.newest_rows() == {
         name: max((r for r in rows if r.source == name), key=lambda r: r.seq) for name in {r.source for r in rows}
     }
@@ -119,12 +119,12 @@ def test_a_column_behaves_like_the_list_of_its_values(parts: list[list[int]], fi
 
 def test_opening_a_ledger_makes_no_object_per_batch(monkeypatch: pytest.MonkeyPatch) -> None:
     counts: list[int] = []
-    entries_of = known_batches.entries_of
-    monkeypatch.setattr(known_batches, "entries_of", lambda rows: counts.append(rows.num_rows) or entries_of(rows))
-    ledger = memory_ledger((source_entry("l", n, watermark=n, accepted=1, rows_read=1), source_entry("r", n)) for n in range(1, 2_001))
+    batches_of = known_batches.batches_of
+    monkeypatch.setattr(known_batches, "batches_of", lambda rows: counts.append(rows.num_rows) or batches_of(rows))
+    ledger = memory_ledger((source_batch("l", n, watermark=n, accepted=1, rows_read=1), source_batch("r", n)) for n in range(1, 2_001))
     assert (ledger.head, ledger.now(), ledger.source("l").active_in, ledger.last_active_at("l")) == (2_000, 1_772_366_400_000, 2_000, 2_000)
     assert ledger.newest_rows()["l"].watermark == 2_000
     for seq in range(2_001, 2_006):
-        ledger.commit([(source_entry("l", seq, ingested_at=ledger.now(), watermark=seq),)])
+        ledger.commit([(source_batch("l", seq, ingested_at=ledger.now(), watermark=seq),)])
         assert ledger.head == seq
     assert sum(counts) <= 2 + 5

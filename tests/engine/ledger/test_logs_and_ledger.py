@@ -62,8 +62,8 @@ def test_uncommitted_rows_of_a_removed_source_are_never_counted(engine: Engine, 
     run_and_die(engine.ingest, "ingest.before_ledger")
     without_source = make_engine(SOURCES[1:], [])
     land(without_source, "r", "2.jsonl", [Event("b", 2, 2 * DAY).line])
-    [entry] = without_source.ingest()
-    assert [row.source for row in entry] == ["r"]
+    [batch] = without_source.ingest()
+    assert [row.source for row in batch] == ["r"]
     with_source = make_engine(SOURCES, [join()])
     assert rows_of(with_source.reading.log("l", with_source.ledger.head), "k") == [("a",), ("a",)]
     assert with_source.accounts.count_differences("pairs") == {}

@@ -19,14 +19,14 @@ from platform_defs.engine.ledger import store as ledger_store
 from platform_defs.engine.ledger import watermarks
 from platform_defs.engine.ledger.columns import Column
 from platform_defs.engine.ledger.errors import LedgerError
-from platform_defs.engine.ledger.ledger import Entry, Ledger, SourceEntry
-from platform_defs.engine.ledger.open_batch import Batch
+from platform_defs.engine.ledger.ledger import Batch, Ledger, SourceBatch
+from platform_defs.engine.ledger.open_batch import OpenBatch
 from platform_defs.engine.ledger.rows import table_of
 from platform_defs.engine.ledger.snapshot import LedgerSnapshot, last_with_rows
 from platform_defs.engine.ledger.summarize import summary_of
 from platform_defs.engine.ledger.summary import SourceSummary, Summary
 from platform_defs.engine.ledger.watermarks import LateResults, Timeline
-from tests.engine.entries import source_entry
+from tests.engine.entries import source_batch
 from tests.support.clock import Clock
 from tests.support.example_counts import example_count
 from tests.support.kills import run_and_die
@@ -46,16 +46,16 @@ ROWS = st.fixed_dictionaries(
 BATCHES = st.lists(st.tuples(st.dictionaries(st.sampled_from(SOURCES), ROWS, min_size=1), st.booleans()), min_size=2, max_size=10)
 
 
-def entries_of(batches: Sequence[tuple[dict[str, dict[str, Any]], bool]]) -> list[Entry]:
-    found, last = list[Entry](), dict[str, SourceEntry]()
+def batches_of(batches: Sequence[tuple[dict[str, dict[str, Any]], bool]]) -> list[Batch]:
+    found, last = list[Batch](), dict[str, SourceBatch]()
     for seq, (rows, is_set_back) in enumerate(batches, 1):
-        entry = list[SourceEntry]()
+        batch = list[SourceBatch]()
         for name, row in sorted(rows.items()):
-            known = last.get(name) or source_entry(name, seq)
+            known = last.get(name) or source_batch(name, seq)
             watermark = known.watermark if row["rise"] is None else (known.watermark or 0) + row["rise"]
             counted = row["kind"] == "rows"
             accepted = row["accepted"] if counted else 0
-            last[name] = source_entry(
+            last[name] = source_batch(
                 name,
                 seq,
                 kind=row["kind"],
@@ -71,8 +71,8 @@ def entries_of(batches: Sequence[tuple[dict[str, dict[str, Any]], bool]]) -> lis
                 last_event_time=row["first"] + 1 if accepted else None,
                 offsets=(f"./{name}{seq}|{seq}|9", f"kafka:{name}/0@id|{10 * seq}|10") if counted else (),
             )
-            entry.append(last[name])
-        found.append(tuple(entry))
+            batch.append(last[name])
+        found.append(tuple(batch))
     return found
 
 
@@ -113,10 +113,10 @@ def summarize(ledger: Ledger, upto: int) -> bool:
     """Replace the batches up to one by a summary, as maintenance does; returns whether the summary has fewer rows than they have."""
     found = timelines(ledger)
     ranges = tuple((of.after, of.upto, of.watermark) for of in late(ledger, found, upto))
-    entry = summary_of(ledger, upto, {"l r": found["both"].after[upto]}, {"late": ranges})
-    is_shorter = len(entry) < ledger.history.rows_upto(upto)
+    batch = summary_of(ledger, upto, {"l r": found["both"].after[upto]}, {"late": ranges})
+    is_shorter = len(batch) < ledger.history.rows_upto(upto)
     if is_shorter:
-        ledger.summarize(ledger.version, entry)
+        ledger.summarize(ledger.version, batch)
     return is_shorter
 
 
@@ -173,11 +173,11 @@ def test_a_summary_changes_no_answer_about_later_batches(examples: int) -> None:
 
     @settings(max_examples=example_count(examples))
     @given(BATCHES, st.integers(1, 10), st.integers(1, 10))
-    def check(batches: Any, first: int, second: int) -> None:
-        clock, entries = Clock(20 * STEP), entries_of(batches)
-        first, second = sorted((min(first, len(entries)), min(second, len(entries))))
-        cut = min(second + 1, len(entries))  # the last batches are committed after the summaries
-        whole, kept, once, twice = (memory_ledger(some, clock) for some in (entries, entries[:cut], entries, entries))
+    def check(drawn: Any, first: int, second: int) -> None:
+        clock, batches = Clock(20 * STEP), batches_of(drawn)
+        first, second = sorted((min(first, len(batches)), min(second, len(batches))))
+        cut = min(second + 1, len(batches))  # the last batches are committed after the summaries
+        whole, kept, once, twice = (memory_ledger(some, clock) for some in (batches, batches[:cut], batches, batches))
         summarize(kept, first)
         summarize(twice, first)
         if summarize(reopened(twice, clock), second):
@@ -187,8 +187,8 @@ def test_a_summary_changes_no_answer_about_later_batches(examples: int) -> None:
             for name in SOURCES:
                 assert summarized_twice.offsets_in_order(name) == summarized_once.offsets_in_order(name)
         summarize(kept, second)
-        if entries[cut:]:
-            kept.commit(entries[cut:])
+        if batches[cut:]:
+            kept.commit(batches[cut:])
         expected = facts(whole, second)
         assert facts(kept, second) == expected
         assert facts(reopened(kept, clock), second) == expected
@@ -197,16 +197,16 @@ def test_a_summary_changes_no_answer_about_later_batches(examples: int) -> None:
     check()
 
 
-BOTH = [(source_entry("l", n, watermark=n, accepted=1, rows_read=1), source_entry("r", n, watermark=n)) for n in range(1, 7)]
+BOTH = [(source_batch("l", n, watermark=n, accepted=1, rows_read=1), source_batch("r", n, watermark=n)) for n in range(1, 7)]
 
 
 def test_batches_before_the_end_of_a_summary_cannot_be_read() -> None:
     ledger = memory_ledger(BOTH)
     summarize(ledger, 4)
-    assert [entry[0].seq for entry in ledger.entries()[4:]] == [5, 6]
-    assert (ledger.history.times[2], ledger.history.times[3], len(ledger.entries())) == (None, 4, 6)
+    assert [batch[0].seq for batch in ledger.batches()[4:]] == [5, 6]
+    assert (ledger.history.times[2], ledger.history.times[3], len(ledger.batches())) == (None, 4, 6)
     with pytest.raises(LedgerError, match=r"the ledger has no batch 3 any more: .* replaced the batches up to 4 by a summary"):
-        ledger.entries()[2]
+        ledger.batches()[2]
 
 
 def test_a_process_that_has_fallen_behind_a_summary_reads_everything_again() -> None:
@@ -222,12 +222,12 @@ def test_a_process_that_has_fallen_behind_a_summary_reads_everything_again() -> 
 
 def test_a_batch_that_began_before_a_summary_is_refused_and_the_next_one_is_not() -> None:
     ledger = memory_ledger(BOTH)
-    batch = Batch.begin(ledger)
+    batch = OpenBatch.begin(ledger)
     summarize(ledger, 4)
     with pytest.raises(LakeError, match="newer batch than this process started from"):
-        batch.commit([(source_entry("l", 7, ingested_at=batch.now),)])
-    again = Batch.begin(ledger)
-    again.commit([(source_entry("l", 7, ingested_at=again.now, watermark=7),)])
+        batch.commit([(source_batch("l", 7, ingested_at=batch.now),)])
+    again = OpenBatch.begin(ledger)
+    again.commit([(source_batch("l", 7, ingested_at=again.now, watermark=7),)])
     assert ledger.head == 7
 
 
@@ -239,36 +239,36 @@ def test_a_summary_that_is_no_smaller_is_refused() -> None:
 
 def test_a_summary_of_an_earlier_version_is_refused() -> None:
     ledger = memory_ledger(BOTH[:5])
-    seen, entry = ledger.version, summary_of(ledger, 4, {})
+    seen, batch = ledger.version, summary_of(ledger, 4, {})
     ledger.commit(BOTH[5:])
     with pytest.raises(LakeError, match="newer batch than this process started from"):
-        ledger.summarize(seen, entry)
-    assert memory_ledger(ledger.entries()).head == 6
+        ledger.summarize(seen, batch)
+    assert memory_ledger(ledger.batches()).head == 6
 
 
 @dataclass(frozen=True)
 class Damage:
     id: str
-    entries: list[Entry]
+    batches: list[Batch]
     message: str
 
 
 SUMMARY = Summary(3, 1, {}).text
-SUMMARIZED = source_entry("l", 3, kind="summary", summary=SUMMARY)
+SUMMARIZED = source_batch("l", 3, kind="summary", summary=SUMMARY)
 DAMAGED = [
-    Damage("a missing batch after a summary", [(SUMMARIZED,), (source_entry("l", 5),)], "batch 5: it follows batch 3"),
-    Damage("a summary after a batch", [(source_entry("l", 1),), (SUMMARIZED,)], "batch 3: it follows batch 1"),
+    Damage("a missing batch after a summary", [(SUMMARIZED,), (source_batch("l", 5),)], "batch 5: it follows batch 3"),
+    Damage("a summary after a batch", [(source_batch("l", 1),), (SUMMARIZED,)], "batch 3: it follows batch 1"),
     Damage("a damaged document", [(replace(SUMMARIZED, summary="{"),)], "batch 3: its summary of the batches before it is damaged"),
     Damage("two documents", [(SUMMARIZED, replace(SUMMARIZED, source="r", summary=Summary(3, 2, {}).text))], "batch 3: its summary"),
     Damage("a missing row", [(replace(SUMMARIZED, summary=Summary(3, 1, {"r": SourceSummary()}).text),)], "batch 3: its summary"),
-    Damage("a watermark that decreases", [(replace(SUMMARIZED, watermark=9),), (source_entry("l", 4, watermark=8),)], "from 9 to 8"),
+    Damage("a watermark that decreases", [(replace(SUMMARIZED, watermark=9),), (source_batch("l", 4, watermark=8),)], "from 9 to 8"),
 ]
 
 
 @pytest.mark.parametrize("damage", DAMAGED, ids=lambda damage: damage.id)
 def test_a_damaged_ledger_with_a_summary_is_refused(damage: Damage) -> None:
     with pytest.raises(LedgerError, match=damage.message):
-        _ = memory_ledger(damage.entries).head
+        _ = memory_ledger(damage.batches).head
 
 
 def test_a_column_with_values_that_are_not_stored() -> None:
@@ -302,7 +302,7 @@ def test_a_kill_at_each_point_leaves_the_batches_or_their_summary(tmp_path: Path
     summarize(again, 4)
     summarize(lake_ledger(tmp_path, clock), 5)
     last = lake_ledger(tmp_path, clock)
-    last.commit([(source_entry("l", 7, ingested_at=60, watermark=9),)])
+    last.commit([(source_batch("l", 7, ingested_at=60, watermark=9),)])
     last.compact()
     assert (last.head, last.history.summarized, last.history.rows) == (7, 5, 2 + 2 + 1)
     assert lake_ledger(tmp_path, clock).totals("l")["accepted"] == 6
@@ -342,8 +342,8 @@ def test_only_a_ledger_with_a_summary_has_the_format_that_older_versions_refuse(
 def test_a_ledger_that_begins_with_a_summary_is_opened_by_its_rows_and_not_by_its_batches(tmp_path: Path) -> None:
     store = MemoryLedgerStore()
     summary = Summary(10_000_000, 1, {})
-    entry = source_entry("l", 10_000_000, kind="summary", watermark=5, summary=summary.text)
-    store.append(table_of([(entry,), (source_entry("l", 10_000_001, watermark=6),)]))
+    batch = source_batch("l", 10_000_000, kind="summary", watermark=5, summary=summary.text)
+    store.append(table_of([(batch,), (source_batch("l", 10_000_001, watermark=6),)]))
     before = pa.total_allocated_bytes()
     ledger = Ledger(Any, Clock(20_000_000), store)  # pyright: ignore[reportArgumentType]
     timeline = watermarks.of_source(ledger.source("l"), ledger.head, watermarks.after_summary(ledger.history.summarized))

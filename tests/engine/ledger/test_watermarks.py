@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from platform_defs.engine.ledger.history import History
-from platform_defs.engine.ledger.ledger import Entry
+from platform_defs.engine.ledger.ledger import Batch
 from platform_defs.engine.ledger.watermarks import (
     LateResults,
     Timeline,
@@ -19,18 +19,18 @@ from platform_defs.engine.ledger.watermarks import (
     possibly_late_batches,
     watermark_past,
 )
-from tests.engine.entries import source_entry, watermark_batches
+from tests.engine.entries import source_batch, watermark_batches
 from tests.support.example_counts import example_count
 
 
-def _source(entries: Sequence[Entry], name: str) -> Timeline:
-    return of_source(History.of(entries).source(name), len(entries))
+def _source(batches: Sequence[Batch], name: str) -> Timeline:
+    return of_source(History.of(batches).source(name), len(batches))
 
 
 @dataclass(frozen=True)
 class Case:
     id: str
-    entries: tuple[dict[str, int | str | None], ...]
+    batches: tuple[dict[str, int | str | None], ...]
     after: tuple[int | None, ...]
     idle: tuple[bool, ...] = ()
 
@@ -59,7 +59,7 @@ OF_SOURCE = [
 
 @pytest.mark.parametrize("case", OF_SOURCE, ids=_ids)
 def test_the_watermark_and_idleness_of_a_source_after_each_batch(case: Case) -> None:
-    assert _source(watermark_batches(*case.entries), "l") == Timeline(case.after, case.idle)
+    assert _source(watermark_batches(*case.batches), "l") == Timeline(case.after, case.idle)
 
 
 OF_OPERATOR = [
@@ -87,15 +87,15 @@ OF_OPERATOR = [
 
 @pytest.mark.parametrize("case", OF_OPERATOR, ids=_ids)
 def test_the_watermark_of_an_operator_after_each_batch(case: Case) -> None:
-    entries = watermark_batches(*case.entries)
-    found = of_operator([_source(entries, "l"), _source(entries, "r")])
+    batches = watermark_batches(*case.batches)
+    found = of_operator([_source(batches, "l"), _source(batches, "r")])
     assert found.after == case.after
-    assert list(found.after[1:]) == [found.after[n] if found.after[n + 1] is None else found.after[n + 1] for n in range(len(entries))]
+    assert list(found.after[1:]) == [found.after[n] if found.after[n + 1] is None else found.after[n + 1] for n in range(len(batches))]
 
 
 def test_an_operator_is_idle_while_all_of_its_inputs_are() -> None:
-    entries = watermark_batches({"l": 5, "r": 3}, {"r": "idle"}, {"l": "idle"}, {"r": 9})
-    assert of_operator([_source(entries, "l"), _source(entries, "r")]).idle == (False, False, False, True, False)
+    batches = watermark_batches({"l": 5, "r": 3}, {"r": "idle"}, {"l": "idle"}, {"r": 9})
+    assert of_operator([_source(batches, "l"), _source(batches, "r")]).idle == (False, False, False, True, False)
 
 
 def test_an_input_listed_twice_counts_once() -> None:
@@ -217,9 +217,9 @@ class Late:
     ids=lambda c: c.id,
 )
 def test_a_batch_may_contain_late_rows_if_its_oldest_row_is_not_above_the_previous_watermark(case: Late) -> None:
-    entries = [(source_entry("r", 1),), (source_entry("l", 2, accepted=case.accepted, first_event_time=case.first),)]
+    batches = [(source_batch("r", 1),), (source_batch("l", 2, accepted=case.accepted, first_event_time=case.first),)]
     operator = Timeline((None, case.before, 10**9), (False,) * 3)
-    history = History.of(entries)
+    history = History.of(batches)
     assert possibly_late_batches(history.source("l"), operator, 0, 2) == ({2: case.before} if case.found else {})
     assert possibly_late_batches(history.source("r"), operator, 0, 2) == {}
 
@@ -228,12 +228,12 @@ def test_a_batch_may_contain_late_rows_if_its_oldest_row_is_not_above_the_previo
 class _Model:
     """Computes watermarks batch by batch, from the formulas of the module."""
 
-    entries: list[Entry]
+    batches: list[Batch]
 
     def of_source(self, name: str) -> tuple[list[int | None], list[bool]]:
         watermarks, idle = list[int | None]([None]), [False]
-        for entry in self.entries:
-            row = next((s for s in entry if s.source == name), None)
+        for batch in self.batches:
+            row = next((s for s in batch if s.source == name), None)
             seen = [w for w in (watermarks[-1], row and row.watermark) if w is not None]
             watermarks.append(max(seen, default=None))
             idle.append(idle[-1] if row is None else row.idle)
@@ -241,7 +241,7 @@ class _Model:
 
     def of_operator(self, names: Sequence[str]) -> list[int | None]:
         inputs, watermarks = [self.of_source(name) for name in names], list[int | None]()
-        for n in range(len(self.entries) + 1):
+        for n in range(len(self.batches) + 1):
             active = [after[n] for after, idle in inputs if not idle[n]]
             least = None if not active or None in active else min(w for w in active if w is not None)
             watermarks.append(max((w for w in (least, watermarks[-1] if watermarks else None) if w is not None), default=None))
@@ -253,9 +253,9 @@ ROWS_BY_SOURCE = st.lists(st.dictionaries(st.sampled_from("lrx"), st.none() | st
 
 @given(ROWS_BY_SOURCE, st.integers(0, 12))
 def test_timelines_equal_the_formulas_and_are_extended_incrementally(rows: list[dict[str, int | str | None]], cut: int) -> None:
-    entries = list(watermark_batches(*[row or {"x": 0} for row in rows]))
-    cut, head = min(cut, len(entries)), len(entries)
-    model, history = _Model(entries), History.of(entries)
+    batches = list(watermark_batches(*[row or {"x": 0} for row in rows]))
+    cut, head = min(cut, len(batches)), len(batches)
+    model, history = _Model(batches), History.of(batches)
     known = {name: of_source(history.source(name), cut) for name in "lrx"}
     before = of_operator([known["l"], known["r"]])
     found = {name: of_source(history.source(name), head, known[name]) for name in "lrx"}
@@ -270,8 +270,8 @@ def test_timelines_equal_the_formulas_and_are_extended_incrementally(rows: list[
 
 
 def test_an_input_with_more_batches_is_used_up_to_the_same_batch_as_the_others() -> None:
-    entries = watermark_batches({"l": 5, "r": 3}, {"l": 9}, {"r": 7})
-    history = History.of(entries)
+    batches = watermark_batches({"l": 5, "r": 3}, {"l": 9}, {"r": 7})
+    history = History.of(batches)
     longer, shorter = of_source(history.source("l"), 3), of_source(history.source("r"), 2)
     known = of_operator([longer, shorter])
     assert known.after == (None, 3, 3)

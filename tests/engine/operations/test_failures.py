@@ -19,7 +19,7 @@ from platform_defs.engine.ingest.ingestion import Ingestion
 from platform_defs.engine.inputs.progress import Progress
 from platform_defs.engine.lake.errors import LakeBusy, LakeError
 from platform_defs.engine.lake.interrupts import Stop, waiting_until
-from platform_defs.engine.ledger.ledger import Entry
+from platform_defs.engine.ledger.ledger import Batch
 from platform_defs.engine.operations import failures, in_parallel, publish_all
 from platform_defs.engine.operations.advance_all import AdvanceAll
 from platform_defs.engine.operations.failures import FOLDER, Failure, describe_error
@@ -28,7 +28,7 @@ from platform_defs.engine.operations.publish_all import PublishAll
 from platform_defs.engine.operations.publish_to_topic import Published
 from platform_defs.settings.stream_trigger import StreamTrigger
 from platform_defs.stream.run import StreamRun
-from tests.engine.entries import source_entry
+from tests.engine.entries import source_batch
 from tests.platform_defs.stream.recorder import Recorder
 from tests.support.bare_lake import bare_engine, commit_batch, commit_step
 from tests.support.clock import NOON, Clock
@@ -82,7 +82,7 @@ def test_a_failed_advance_is_over_when_a_later_one_finds_nothing_to_do(engine: E
 def test_a_failed_ingest_is_over_when_a_later_one_finds_nothing_to_do(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, every: str | None
 ) -> None:
-    def ingest(_: Ingestion, every: str | None, on_entry: Any, on_quiet: Callable[[], None], on_start: Any) -> list[Any]:
+    def ingest(_: Ingestion, every: str | None, on_batch: Any, on_quiet: Callable[[], None], on_start: Any) -> list[Any]:
         if every is not None:
             on_quiet()
             raise KeyboardInterrupt
@@ -106,8 +106,8 @@ def test_a_violated_law_is_the_failure_of_its_table_and_not_of_the_ingest(engine
     def check(*_: object) -> None:
         raise LawError.of_table("pairs", [], {("l", 1): (2, 1)})
 
-    def ingest(_: Ingestion, every: str | None, on_entry: Callable[[Entry], None], *__: Any) -> list[Any]:
-        on_entry((source_entry("l", 1),))
+    def ingest(_: Ingestion, every: str | None, on_batch: Callable[[Batch], None], *__: Any) -> list[Any]:
+        on_batch((source_batch("l", 1),))
         return []
 
     stream = StreamRun(engine, Recorder())

@@ -15,7 +15,7 @@ from platform_defs.engine.advance.position import position_of
 from platform_defs.engine.inputs.progress import Progress
 from platform_defs.engine.inputs.retained import Cut, write_totals
 from platform_defs.engine.lake.commits import RETENTION
-from platform_defs.engine.operations.freshness import Freshness, Waiting
+from platform_defs.engine.operations.freshness import Freshness, Staleness
 from tests.support.bare_lake import bare_engine, commit_batch, commit_step
 from tests.support.clock import NOON, Clock
 from tests.support.small_sources import DAY, HOUR, MINUTE, START, join, source
@@ -38,7 +38,7 @@ def engine(tmp_path: Path, clock: Clock) -> Engine:
     return bare_engine(tmp_path, clock, [source("l"), source("r"), source("other")], TABLES)
 
 
-def _waiting(engine: Engine, table: str) -> Waiting | None:
+def _waiting(engine: Engine, table: str) -> Staleness | None:
     return engine.snapshot().freshness.waiting(table)
 
 
@@ -51,9 +51,9 @@ def test_a_table_that_does_not_advance_waits_since_the_first_batch_that_it_could
         clock.pass_ms(MINUTE)
         commit_batch(engine, {"l": {"watermark": START + n * HOUR}})
     clock.pass_ms(HOUR)
-    assert _waiting(engine, "counts") == Waiting(NOON + MINUTE, behind="counts")
+    assert _waiting(engine, "counts") == Staleness(NOON + MINUTE, behind="counts")
     commit_step(engine, "counts", closed_to=START + HOUR, seq=2)
-    assert _waiting(engine, "counts") == Waiting(NOON + 2 * MINUTE, behind="counts"), "the first batch is reflected"
+    assert _waiting(engine, "counts") == Staleness(NOON + 2 * MINUTE, behind="counts"), "the first batch is reflected"
     commit_step(engine, "counts", closed_to=START + 2 * HOUR)
     clock.pass_ms(24 * HOUR)
     assert _waiting(engine, "counts") is None, "nothing was sent"
@@ -76,10 +76,10 @@ def test_a_table_is_held_back_by_a_silent_source_while_another_one_sends(engine:
     assert _waiting(engine, "pairs") is None, "both are silent"
     commit_batch(engine, {"l": {"watermark": START + HOUR}})
     clock.pass_ms(HOUR)
-    assert _waiting(engine, "pairs") == Waiting(NOON + MINUTE, held_back_by="r")
+    assert _waiting(engine, "pairs") == Staleness(NOON + MINUTE, held_back_by="r")
     commit_batch(engine, {"r": SILENT})
     found = _waiting(engine, "pairs")
-    assert found == Waiting(NOON + MINUTE + HOUR, behind="pairs"), "it can advance since the source is idle"
+    assert found == Staleness(NOON + MINUTE + HOUR, behind="pairs"), "it can advance since the source is idle"
     commit_step(engine, "pairs", closed_to=START + HOUR)
     commit_batch(engine, {"l": SILENT})
     clock.pass_ms(24 * HOUR)
@@ -89,7 +89,7 @@ def test_a_table_is_held_back_by_a_silent_source_while_another_one_sends(engine:
 def test_a_source_that_was_never_read_holds_back_the_rows_of_the_other(engine: Engine, clock: Clock) -> None:
     commit_batch(engine, {"l": {"watermark": START}})
     clock.pass_ms(HOUR)
-    assert _waiting(engine, "pairs") == Waiting(NOON, held_back_by="r")
+    assert _waiting(engine, "pairs") == Staleness(NOON, held_back_by="r")
 
 
 def test_a_table_is_as_stale_as_one_that_it_reads(engine: Engine, clock: Clock) -> None:
@@ -101,9 +101,9 @@ def test_a_table_is_as_stale_as_one_that_it_reads(engine: Engine, clock: Clock) 
     clock.pass_ms(MINUTE)
     commit_batch(engine, {name: {"watermark": START + HOUR} for name in ("l", "r", "other")})
     clock.pass_ms(MINUTE)
-    assert _waiting(engine, "of_pairs") == Waiting(NOON + MINUTE, behind="pairs")
+    assert _waiting(engine, "of_pairs") == Staleness(NOON + MINUTE, behind="pairs")
     commit_step(engine, "pairs", closed_to=START + HOUR)
-    assert _waiting(engine, "of_pairs") == Waiting(NOON + MINUTE, behind="of_pairs")
+    assert _waiting(engine, "of_pairs") == Staleness(NOON + MINUTE, behind="of_pairs")
 
 
 def test_a_correction_that_was_not_read_makes_a_table_stale(engine: Engine, clock: Clock) -> None:
@@ -113,7 +113,7 @@ def test_a_correction_that_was_not_read_makes_a_table_stale(engine: Engine, cloc
     clock.pass_ms(MINUTE)
     commit_batch(engine, {"l": {"watermark": START}})
     commit_step(engine, "pairs", corrected=((2, START - HOUR, START - HOUR),))
-    assert _waiting(engine, "of_pairs") == Waiting(NOON + MINUTE, behind="of_pairs")
+    assert _waiting(engine, "of_pairs") == Staleness(NOON + MINUTE, behind="of_pairs")
     commit_step(engine, "of_pairs", read={"pairs": 2})
     assert _waiting(engine, "of_pairs") is None
 
@@ -129,12 +129,12 @@ def test_an_upserted_table_waits_for_rows_and_for_the_steps_of_a_table(engine: E
     clock.pass_ms(MINUTE)
     commit_batch(engine, {"l": {"watermark": START}})
     clock.pass_ms(MINUTE)
-    assert _waiting(engine, "top") == Waiting(NOON + 2 * MINUTE, behind="top")
-    assert _waiting(engine, "best") == Waiting(NOON + 2 * MINUTE, behind="top")
+    assert _waiting(engine, "top") == Staleness(NOON + 2 * MINUTE, behind="top")
+    assert _waiting(engine, "best") == Staleness(NOON + 2 * MINUTE, behind="top")
     commit_step(engine, "top")
     commit_batch(engine, {"l": {"watermark": START}})
     commit_step(engine, "top")
-    assert _waiting(engine, "best") == Waiting(NOON + 2 * MINUTE, behind="best"), "since the first step that was not read"
+    assert _waiting(engine, "best") == Staleness(NOON + 2 * MINUTE, behind="best"), "since the first step that was not read"
 
 
 def test_the_unhandled_rows_are_those_of_later_batches(engine: Engine) -> None:
@@ -167,5 +167,5 @@ def test_a_table_that_begins_after_the_watermark_has_no_work_until_it_is_reached
     commit_batch(engine, {"l": {"watermark": starts_after + 1}})
     later = engine.snapshot()
     assert later.pending.days("weekly") == (day_of(starts_after + 1), day_of(starts_after + 1))
-    assert _waiting(later, "weekly") == Waiting(NOON, behind="weekly")
+    assert _waiting(later, "weekly") == Staleness(NOON, behind="weekly")
     assert later.pending.describe_progress("weekly")["lag_ms"] == 1

@@ -7,7 +7,7 @@ import pytest
 from platform_defs.engine import LawError
 from platform_defs.engine.advance.advance import Step
 from platform_defs.engine.inputs.progress import Progress
-from platform_defs.engine.operations.law_in_turn import LawInTurn
+from platform_defs.engine.operations.law_in_turn import StreamAccounting
 
 
 @dataclass
@@ -24,8 +24,8 @@ class Stream:
     errors: list[str] = field(default_factory=list)
     fails: Exception | None = None
 
-    def turn(self) -> LawInTurn:
-        return LawInTurn(self._account, lambda asset, error: self.errors.append(f"{asset}: {error}"), now=lambda: self.time)
+    def turn(self) -> StreamAccounting:
+        return StreamAccounting(self._account, lambda asset, error: self.errors.append(f"{asset}: {error}"), now=lambda: self.time)
 
     def _account(self, asset: str, step: Step) -> None:
         self.time += self.takes_s[asset]

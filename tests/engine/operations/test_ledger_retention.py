@@ -304,7 +304,7 @@ def test_a_scrape_that_paused_for_longer_than_the_ledger_keeps_its_batches_count
 def reopened_at(engine: Engine, head: int) -> Engine:
     """An engine whose ledger ends at an earlier batch."""
     new = replace(engine, earlier=None)
-    vars(new)["ledger"] = memory_ledger(engine.ledger.entries()[:head])
+    vars(new)["ledger"] = memory_ledger(engine.ledger.batches()[:head])
     return new
 
 
@@ -382,12 +382,12 @@ def _with_idle_source(engine: Engine, clock: Clock) -> tuple[Engine, Callable[[]
 def test_a_snapshot_before_a_summary_and_one_after_it_do_not_share_watermarks(tmp_path: Path, clock: Clock) -> None:
     engine, summarize = _with_idle_source(bare_engine(tmp_path, clock, SOURCES[:2], [PAIRS]), clock)
     reading = engine.pending.reading
-    before = reading.pin_versions()
+    before = reading.take_snapshot()
     summarize()
-    after = reading.pin_versions()
+    after = reading.take_snapshot()
     assert (before.ledger.history.summarized, after.ledger.history.summarized) == (0, 5)
     assert [after.timeline(name).after[6] for name in ("l", "r")] == [START + 9 * HOUR, START + HOUR]
-    for one in (before, after, before, reading.pin_versions()):
+    for one in (before, after, before, reading.take_snapshot()):
         assert [one.operator_timeline(PAIRS).after[seq] for seq in (5, 6)] == [START + 9 * HOUR] * 2
 
 

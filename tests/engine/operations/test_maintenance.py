@@ -74,7 +74,7 @@ def engine(prepared_lake: Path, make_engine: MakeEngine, tmp_path: Path) -> Engi
 
 
 def content(engine: Engine) -> dict[str, object]:
-    return {**json_rows_of({t: engine.views.table(t) for t in TABLES}), "entries": list(engine.ledger.entries())}
+    return {**json_rows_of({t: engine.views.table(t) for t in TABLES}), "batches": list(engine.ledger.batches())}
 
 
 def commit_metadata(engine: Engine) -> dict[str, object]:

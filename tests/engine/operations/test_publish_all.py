@@ -8,7 +8,7 @@ import pytest
 
 from platform_defs.engine.lake.lost_jvm import JvmLostError
 from platform_defs.engine.operations import publish_all
-from platform_defs.engine.operations.advance_all import Failed
+from platform_defs.engine.operations.advance_all import PendingRetry
 from platform_defs.engine.operations.publish_all import CHECKED_EVERY_S, PublishAll
 from platform_defs.engine.operations.publish_to_topic import Published
 
@@ -37,7 +37,7 @@ class Topics:
             raise self.failing[name]
         return Published(name, self.calls.count(name), 1, 10)
 
-    def report(self, name: str, failed: Failed) -> None:
+    def report(self, name: str, failed: PendingRetry) -> None:
         self.reports.append((name, failed.tries))
 
 

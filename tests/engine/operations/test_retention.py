@@ -206,12 +206,12 @@ def test_a_rebuild_repairs_kept_days_and_leaves_others(maintained: MaintainedLak
     table = engine.lake.path("pairs")
     DeltaTable(table).delete("left_event_time >= arrow_cast('2026-03-04T00:00:00', 'Timestamp(Microsecond, Some(\"UTC\"))') AND k = 'a'")
     assert law_violations(engine) == {("l", "2026-03-04"), ("r", "2026-03-04"), ("l", "2026-03-05"), ("r", "2026-03-05")}
-    done = engine.rebuild("pairs")
+    done = engine.rebuild_days("pairs")
     assert (done.missing, done.extra, done.kept_from) == (2, 0, date(2026, 3, 4))
     accounted(engine)
     with pytest.raises(ProgressError, match=r"pairs would lose its results before 2026-03-04.*`--from-kept`"):
-        list(engine.remake(["pairs"]))
-    [*_] = engine.remake(["pairs"], from_kept=True)
+        list(engine.rebuild_tables(["pairs"]))
+    [*_] = engine.rebuild_tables(["pairs"], from_kept=True)
     accounted(engine)
     assert engine.pending.progress("pairs").complete_from == START + 3 * DAY
     with pytest.raises(OperatorError, match=r"total cannot be computed as of an event time: retention has removed rows of l "):
@@ -222,7 +222,7 @@ def test_a_changed_row_of_an_upserted_table_is_found_and_repaired(whole: Engine,
     before, (engine, _) = rows_of(whole.views.table("total")), maintained
     DeltaTable(engine.lake.path("total")).update({"total": "total + 1"}, predicate="k = 'a'")
     assert law_violations(engine, "total") != set()
-    engine.rebuild("total")
+    engine.rebuild_days("total")
     assert rows_of(engine.views.table("total")) == before
     accounted(engine, "total")
 
@@ -233,7 +233,7 @@ def test_rows_stay_while_the_account_of_their_day_does_not_hold(engine: Engine) 
     )
     done = by_table(engine.maintain())["events/l"]
     assert (done.rows_removed, done.held_back) == (0, "the account of pairs does not hold for l on 2026-03-01")
-    engine.rebuild("pairs")
+    engine.rebuild_days("pairs")
     assert by_table(engine.maintain())["events/l"].rows_removed == 11
 
 
@@ -340,7 +340,7 @@ def test_a_rebuild_while_a_removal_is_planned_holds_it_back(engine: Engine) -> N
     retention = LogRetention(engine.reading, engine.sources["l"], engine._snapshot)  # pyright: ignore[reportPrivateUsage]
     planned = retention.plan()
     assert planned is not None
-    [*_] = engine.remake(["total"])
+    [*_] = engine.rebuild_tables(["total"])
     assert retention.remove(planned).held_back == "total was rebuilt meanwhile"
 
 

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 from platform_defs.engine import faults
 from platform_defs.engine.operations import publish_to_topic
 from platform_defs.engine.operations.sink import Sink, SinkError
-from platform_defs.engine.operations.topic import SINCE, STEP, STEP_ID, TABLE, Topic, Written
+from platform_defs.engine.operations.topic import SINCE, STEP, STEP_ID, TABLE, Topic, WrittenStep
 from platform_defs.engine.operations.topic_changes import Write
 from tests.support.kafka import Kafka, Record
 
@@ -31,7 +31,7 @@ def _sink(kafka: Kafka, topic: str, **more: Any) -> Sink:
     return Sink(topic=topic, options={"kafka.bootstrap.servers": kafka.address}, **more)
 
 
-def _newest(jvm: Any, sink: Sink) -> Written | None:
+def _newest(jvm: Any, sink: Sink) -> WrittenStep | None:
     with Topic(jvm, sink, sink.topic, compacted=True) as topic:
         return topic.newest()
 
@@ -40,15 +40,15 @@ def test_the_newest_step_is_that_of_the_newest_records_until_it_is_committed(jvm
     sink = _sink(kafka, kafka.create("newest", 12))
     assert _newest(jvm, sink) is None
     kafka.produce("newest", [Record(b"a", b"1", 7, headers=_headers(1, 0)), Record(b"b", None, 2, headers=_headers(3, 1))])
-    assert _newest(jvm, sink) == Written("t#1", 3, "i3", 1, complete=False)
+    assert _newest(jvm, sink) == WrittenStep("t#1", 3, "i3", 1, complete=False)
     with Topic(jvm, sink, "newest", compacted=True) as topic:
         topic.commit("t#1", 3, "i3")
         assert topic.records() == 2
-    assert _newest(jvm, sink) == Written("t#1", 3, "i3", 3, complete=True)
+    assert _newest(jvm, sink) == WrittenStep("t#1", 3, "i3", 3, complete=True)
     kafka.produce("newest", [Record(b"a", b"2", 11, headers=_headers(4, 3))])
-    assert _newest(jvm, sink) == Written("t#1", 4, "i4", 3, complete=False)
+    assert _newest(jvm, sink) == WrittenStep("t#1", 4, "i4", 3, complete=False)
     kafka.forget_group("tidemark.newest")
-    assert _newest(jvm, sink) == Written("t#1", 4, "i4", 3, complete=False)
+    assert _newest(jvm, sink) == WrittenStep("t#1", 4, "i4", 3, complete=False)
 
 
 def test_records_of_another_table_hide_no_commit_of_the_first(jvm: Any, kafka: Kafka):
@@ -56,7 +56,7 @@ def test_records_of_another_table_hide_no_commit_of_the_first(jvm: Any, kafka: K
     with Topic(jvm, sink, "other", compacted=True) as topic:
         topic.commit("t#1", 9, "i9")
     kafka.produce("other", [Record(b"a", b"1", headers=_headers(2, 0, "u#1"))])
-    assert _newest(jvm, sink) == Written("u#1", 2, "i2", 0, complete=False)
+    assert _newest(jvm, sink) == WrittenStep("u#1", 2, "i2", 0, complete=False)
 
 
 def test_a_commit_of_a_deleted_topic_is_not_that_of_a_new_one(jvm: Any, kafka: Kafka):
@@ -81,7 +81,7 @@ def test_a_partition_whose_records_are_deleted_has_no_newest_record(jvm: Any, ka
     sink = _sink(kafka, kafka.create("emptied", 2))
     kafka.produce("emptied", [Record(b"a", b"1", 0, headers=_headers(1, 0)), Record(b"b", b"1", 1, headers=_headers(2, 1))])
     kafka.delete_records("emptied", 1, before=1)
-    assert _newest(jvm, sink) == Written("t#1", 1, "i1", 0, complete=False)
+    assert _newest(jvm, sink) == WrittenStep("t#1", 1, "i1", 0, complete=False)
 
 
 @pytest.mark.parametrize(("compacted", "policy"), [(True, "compact"), (False, "delete")])
@@ -122,7 +122,7 @@ def test_a_killed_publish_goes_on_with_the_step_that_is_not_committed(jvm: Any, 
     """Each run is killed the first time, the second time and so on that it passes a point; the step that a kill cuts is written whole."""
     name = kafka.create(f"resumed-{at.replace(' ', '-').replace('_', '-')}", 3)
     sink, lake = _sink(kafka, name), SimpleNamespace(writer=lambda _: nullcontext())
-    reading = SimpleNamespace(lake=lake, spark=jvm, pin_versions=lambda _: reading)
+    reading = SimpleNamespace(lake=lake, spark=jvm, take_snapshot=lambda _: reading)
     asset = SimpleNamespace(name=name, operator=SimpleNamespace(emits=SimpleNamespace(upserts=True)))
 
     def write(_: Sink, write: Write, table: str, identity: str) -> None:

@@ -85,9 +85,9 @@ def a_join(rng: random.Random) -> str:
         "b.t",
         "b.v",
     ]
-    chosen = rng.sample(items, rng.randrange(1, len(items)))
+    selected = rng.sample(items, rng.randrange(1, len(items)))
     tables = {"a": "a", "b": rng.choice(["b", "b", "b", "a AS b"])}  # now and then a join of a table with itself
-    select = f"SELECT {', '.join(chosen)} FROM {tables[one]}"
+    select = f"SELECT {', '.join(selected)} FROM {tables[one]}"
     if how == ",":
         return f"{select}, {tables[other]} WHERE {' AND '.join(conditions)}"
     where = f" WHERE {rng.choice(['a.v > 1', 'b.k IS NOT NULL', 'a.id + b.v > 3'])}" if rng.random() < 0.3 else ""

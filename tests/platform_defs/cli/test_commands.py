@@ -244,7 +244,7 @@ def test_a_second_advance_does_nothing(demo):
 def test_a_drain_finalizes_every_row(drained):
     truth = simulate(Shop(orders=ORDERS, parts=PARTS)).truth
     wide = tidemark("status", "--recount", WIDE, "--json").json["assets"][WIDE]
-    assert [entry["kind"] for entry in drained["entries"]] == ["drain"]
+    assert [batch["kind"] for batch in drained["entries"]] == ["drain"]
     assert wide["pairs"] == truth.paid_within_on_time
     assert wide["pending"] == {"orders": 0, "payments": 0}
     assert wide["law"]["holds"]

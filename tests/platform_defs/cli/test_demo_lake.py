@@ -18,7 +18,7 @@ from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.settings import HOME, Settings, settings
 from platform_defs.shop import shop
-from tests.engine.entries import source_entry
+from tests.engine.entries import source_batch
 
 LANDED = "orders/part-00000.jsonl"
 _UUID = "0d3ad3ec-7b6a-4c0e-9f43-1c1d3c3a2f6e"
@@ -214,9 +214,9 @@ def test_rows_from_another_folder_prevent_deletion(made_demo: Demo) -> None:
     shutil.rmtree(made_demo.root / "ledger")
     own = made_demo.folder.landing / LANDED
     state = f"{own.stat().st_mtime_ns // 1_000_000}|{own.stat().st_size}"
-    made_demo.engine.ledger.commit([(source_entry("orders", 1, offsets=(f"file:{own}|{state}",)),)])
+    made_demo.engine.ledger.commit([(source_batch("orders", 1, offsets=(f"file:{own}|{state}",)),)])
     made_demo.folder.require_own(_engine(made_demo.root))
-    made_demo.engine.ledger.commit([(source_entry("orders", 2, offsets=("file:/data/in/orders/mine.csv|1|2|unread",)),)])
+    made_demo.engine.ledger.commit([(source_batch("orders", 2, offsets=("file:/data/in/orders/mine.csv|1|2|unread",)),)])
     with pytest.raises(ForeignFolderError, match=r"rows or a file of 'orders/mine\.csv'"):
         made_demo.folder.begin(_engine(made_demo.root))
     assert made_demo.folder.landing.exists()
@@ -306,7 +306,7 @@ def test_a_second_demo_uses_the_same_lake_and_changes_no_other(monkeypatch: pyte
         return (tmp_path / "demo/landing").rglob("*.jsonl")
 
     for _ in range(2):
-        report = demo.run(None, orders=20, parts=2, seed=7, lake=str(tmp_path / "demo"), tick=lambda _: None)
+        report = demo.run(None, orders=20, parts=2, seed=7, lake=str(tmp_path / "demo"), on_step=lambda _: None)
         assert report["ui"].startswith(f"TIDEMARK_LAKE={tmp_path}/demo TIDEMARK_DAGSTER_HOME={tmp_path}/demo/_dagster")
     assert [run for run in ran if run[0] == "ingest"] == [("ingest", 5), ("ingest", 10)] * 2
     assert _contents(users) == before

@@ -19,7 +19,7 @@ from platform_defs.cli.failures import AdvanceError, StatusError
 from platform_defs.engine import MaintenanceError, StepError
 from platform_defs.engine.advance.advance import Step
 from platform_defs.engine.inputs.progress import Progress
-from platform_defs.engine.ledger.ledger import Entry, SourceEntry
+from platform_defs.engine.ledger.ledger import Batch, SourceBatch
 from platform_defs.engine.operations.maintenance import Maintained
 from platform_defs.orchestration.jobs import maintenance_job
 from platform_defs.settings import settings
@@ -45,7 +45,7 @@ class FakeEngine:
     sources: tuple[str, ...] = ("l", "r")
     sinks: tuple[str, ...] = ()
     reading: None = None
-    entries: int = 3
+    batches: int = 3
     fixed_at: int = 99
 
     @property
@@ -82,18 +82,18 @@ class FakeEngine:
             raise self.error
         yield Step(Progress(), Progress(step=1, seq=1), 1)
 
-    def rebuild(self, name: str, first: object, last: object) -> Any:
+    def rebuild_days(self, name: str, first: object, last: object) -> Any:
         next(self.steps(f"rebuild {name}" if name != "bad" else name))
         return SimpleNamespace(days=(), missing=0, extra=0, kept_from=None)
 
     def drain(self, assets: object) -> None:
         return None
 
-    def ingest(self, every: str | None, on_batch: Callable[[Entry], None], on_quiet: object, on_start: Callable[[], None]) -> list[Any]:
-        for n in range(1, self.entries + 1):
+    def ingest(self, every: str | None, on_batch: Callable[[Batch], None], on_quiet: object, on_start: Callable[[], None]) -> list[Any]:
+        for n in range(1, self.batches + 1):
             self.error = None if n >= self.fixed_at else self.error
-            rows = SourceEntry(seq=n, kind="rows", ingested_at=n, source="l", rows_read=1_200, accepted=1_199, quarantined=1, watermark=0)
-            on_batch((rows, SourceEntry(seq=n, kind="rows", ingested_at=n, source="r")))
+            rows = SourceBatch(seq=n, kind="rows", ingested_at=n, source="l", rows_read=1_200, accepted=1_199, quarantined=1, watermark=0)
+            on_batch((rows, SourceBatch(seq=n, kind="rows", ingested_at=n, source="r")))
         return []
 
     def maintain(self) -> list[Maintained]:
@@ -123,7 +123,7 @@ def test_assets_that_do_not_read_a_failed_one_are_advanced(monkeypatch: pytest.M
 
 def test_a_stream_prints_what_each_batch_has_ingested_and_changed(monkeypatch: pytest.MonkeyPatch) -> None:
     joined = DerivedAsset(name="joined", inputs=("l", "r"), operator=IntervalJoin(on="k", lower=0, upper=1))
-    engine = FakeEngine(entries=2, error=None, assets={"joined": joined, "good": ASSETS["good"]})
+    engine = FakeEngine(batches=2, error=None, assets={"joined": joined, "good": ASSETS["good"]})
     out, _ = run(monkeypatch, engine, "ingest", "--every", "1 second")
     lines = [line for line in out.splitlines() if line.strip()]
     assert lines[0] == f"Watching {settings().landing_root} for files of l, r every 1 second. Ctrl-C ends it."
@@ -134,8 +134,8 @@ def test_a_stream_prints_what_each_batch_has_ingested_and_changed(monkeypatch: p
 
 
 def test_an_interrupted_stream_prints_its_batches_and_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    def ingest(_: object, on_batch: Callable[[Entry], None], *__: object) -> list[Any]:
-        on_batch((SourceEntry(seq=1, kind="rows", ingested_at=1, source="l", rows_read=1_200, accepted=1_199),))
+    def ingest(_: object, on_batch: Callable[[Batch], None], *__: object) -> list[Any]:
+        on_batch((SourceBatch(seq=1, kind="rows", ingested_at=1, source="l", rows_read=1_200, accepted=1_199),))
         raise KeyboardInterrupt
 
     engine = FakeEngine(assets={})

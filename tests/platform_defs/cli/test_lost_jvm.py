@@ -21,7 +21,7 @@ from pyspark import SparkContext
 
 from operators.errors import TidemarkError
 from platform_defs.cli import commands as cli
-from platform_defs.engine.ingest.turns import Turns
+from platform_defs.engine.ingest.turns import MicroBatches
 from platform_defs.engine.lake import lost_jvm
 from platform_defs.engine.lake.lost_jvm import JvmLostError
 from platform_defs.engine.operations.advance_all import AdvanceAll
@@ -75,10 +75,14 @@ def test_the_traceback_of_a_call_that_the_jvm_did_not_answer_is_shown_on_demand(
 
 UNHANDLED = "signal.signal(15, signal.SIG_DFL)"
 """The processes of pytest-xdist ignore SIGTERM, and so do processes that they start."""
-BROKEN = Py4JNetworkError("Answer from Java side is empty"), ConnectionRefusedError(111, "Connection refused"), Py4JError("o12.count")
+LOST_CONNECTION = (
+    Py4JNetworkError("Answer from Java side is empty"),
+    ConnectionRefusedError(111, "Connection refused"),
+    Py4JError("o12.count"),
+)
 
 
-@pytest.mark.parametrize("error", [*BROKEN, TidemarkError("file:/in/a.csv could not be read")], ids=lambda e: type(e).__name__)
+@pytest.mark.parametrize("error", [*LOST_CONNECTION, TidemarkError("file:/in/a.csv could not be read")], ids=lambda e: type(e).__name__)
 @pytest.mark.parametrize(
     ("script", "message"),
     [
@@ -107,7 +111,7 @@ def test_the_end_of_a_jvm_of_the_command(monkeypatch: pytest.MonkeyPatch, error:
 
 def test_the_end_of_a_served_jvm(monkeypatch: pytest.MonkeyPatch, free_port: int) -> None:
     _use_jvm(monkeypatch, port=free_port)
-    result = _fail(monkeypatch, BROKEN[0])
+    result = _fail(monkeypatch, LOST_CONNECTION[0])
     assert (result.code, result.out) == (1, "")
     assert result.err.startswith(SERVED)
 
@@ -116,17 +120,17 @@ def test_an_error_while_the_jvm_is_running_is_unchanged(monkeypatch: pytest.Monk
     monkeypatch.setattr(lost_jvm, "_ENDING_S", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as server:
         _use_jvm(monkeypatch, port=server.getsockname()[1])
-        assert lost_jvm.lost_jvm(BROKEN[0]) is None
+        assert lost_jvm.lost_jvm(LOST_CONNECTION[0]) is None
         assert _fail(monkeypatch, TidemarkError("a file")).err == "error: a file\n"
     process = _process("import time; time.sleep(60)")
     try:
         _use_jvm(monkeypatch, process)
-        assert lost_jvm.lost_jvm(BROKEN[1]) is None
+        assert lost_jvm.lost_jvm(LOST_CONNECTION[1]) is None
     finally:
         process.kill()
         process.wait()
     monkeypatch.setattr(SparkContext, "_gateway", None)
-    assert lost_jvm.lost_jvm(BROKEN[1]) is None
+    assert lost_jvm.lost_jvm(LOST_CONNECTION[1]) is None
 
 
 def test_a_failure_to_connect_for_another_reason_is_no_end_of_the_jvm(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -140,18 +144,18 @@ def test_a_failure_to_connect_for_another_reason_is_no_end_of_the_jvm(monkeypatc
 
 def test_a_stream_ends_with_its_jvm(monkeypatch: pytest.MonkeyPatch, free_port: int) -> None:
     def steps(_: str) -> Generator[Any]:
-        raise BROKEN[2]
+        raise LOST_CONNECTION[2]
         yield
 
     def idle() -> None:
-        raise BROKEN[1]
+        raise LOST_CONNECTION[1]
 
     _use_jvm(monkeypatch, port=free_port)
     advance = AdvanceAll(steps, {"a": []}, lambda *_: pytest.fail("a table is blamed"))
     with pytest.raises(JvmLostError, match="tidemark serve"):
         advance()
     with pytest.raises(JvmLostError, match="tidemark serve"):
-        Turns(lambda _: None, idle, lambda _: None, lambda: None, 0.0).quiet()
+        MicroBatches(lambda _: None, idle, lambda _: None, lambda: None, 0.0).quiet()
 
 
 SLOW = """

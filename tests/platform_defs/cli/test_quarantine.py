@@ -13,7 +13,7 @@ from platform_defs.engine.ingest.errors import UnreadError
 from platform_defs.engine.ingest.quarantine_error import QuarantineError
 from platform_defs.engine.ingest.quarantine_list import QuarantinedFile, RejectedRows
 from platform_defs.engine.ingest.release import Released
-from platform_defs.engine.ledger.ledger import SourceEntry
+from platform_defs.engine.ledger.ledger import SourceBatch
 from tests.platform_defs.cli.test_commands import tidemark
 
 LONG_REASON = "malformed: it has columns that the contract does not name: " + ", ".join(f"c{n}" for n in range(60))
@@ -111,7 +111,7 @@ def test_an_ingest_that_skipped_files_reports_its_batches_and_the_error(monkeypa
     unread = [Unread(File(1, f"file:/in/{n}.jsonl", 7, "orders"), "SocketTimeoutException: Read timed out") for n in range(7)]
 
     def ingest(*_: object, **__: object) -> None:
-        raise UnreadError(unread, [(SourceEntry(seq=1, kind="rows", ingested_at=1, source="orders", rows_read=3, accepted=3),)])
+        raise UnreadError(unread, [(SourceBatch(seq=1, kind="rows", ingested_at=1, source="orders", rows_read=3, accepted=3),)])
 
     monkeypatch.setattr(cli, "_engine", lambda: SimpleNamespace(ingest=ingest, steps=list, assets={}))
     result = tidemark("ingest")

@@ -57,7 +57,7 @@ def test_a_table_of_batches_fits_80_columns_and_leaves_out_counts_of_0(monkeypat
     monkeypatch.setattr(render.out, "_width", 80)
     counts = {"rows_read": 3_000, "accepted": 2_999, "duplicate": 2, "quarantined": 1, "markers": 0, "warned": 0}
     source = {**counts, "watermark": "2026-03-01 12:00:00.000Z", "idle": False}
-    render.print_entries({"entries": [{"seq": 12, "kind": "rows", "sources": {"payments": source}}]})
+    render.print_batches({"entries": [{"seq": 12, "kind": "rows", "sources": {"payments": source}}]})
     _, header, _, row, *_ = capsys.readouterr().out.splitlines()
     assert header.split() == ["seq", "source", "read", "accepted", "duplicate", "quarantined", "watermark"]
     assert row.split() == ["12", "payments", "3,000", "2,999", "2", "1", "2026-03-01", "12:00:00"]

@@ -92,12 +92,12 @@ def test_the_status_fails_while_the_last_account_is_violated(monkeypatch: pytest
     assert "`tidemark backfill --from 2026-03-01 --to 2026-03-02 --rebuild` repairs the tables; after a repair, run" in str(error)
     assert "pairs: the law is violated for l on 2026-03-01: accepted 2, " in out
     assert "missing 1, extra 0" in out
-    engine.rebuild("pairs")  # repairs the rows, so the account is one of other rows
+    engine.rebuild_days("pairs")  # repairs the rows, so the account is one of other rows
     out, error = _status(monkeypatch, without_session(engine))
     assert error is None
     assert "unknown" in out
     assert _status(monkeypatch, engine, "--recount")[1] is None
-    engine.rebuild("pairs")  # finds no difference
+    engine.rebuild_days("pairs")  # finds no difference
     assert "holds" in _status(monkeypatch, without_session(engine))[0]
 
 
@@ -194,20 +194,20 @@ def test_a_violation_on_the_last_day_of_the_calendar_names_that_day(monkeypatch:
 
 def test_an_account_of_a_table_that_was_rebuilt_since_is_not_recorded(engine: Engine) -> None:
     snapshot = engine.snapshot()
-    assert [*engine.remake(["pairs"])]
+    assert [*engine.rebuild_tables(["pairs"])]
     record_accounts(snapshot, "pairs", _accounts(FIRST, matched=0))
     assert engine.accounts.recorded_account("pairs") is None
 
 
-def _remake(engine: Engine) -> None:
-    assert [*engine.remake(["pairs"])]
+def _rebuild_table(engine: Engine) -> None:
+    assert [*engine.rebuild_tables(["pairs"])]
 
 
 def _repair(engine: Engine) -> None:
-    assert engine.rebuild("pairs").missing == 1
+    assert engine.rebuild_days("pairs").missing == 1
 
 
-@pytest.mark.parametrize("change", [_remake, _repair])
+@pytest.mark.parametrize("change", [_rebuild_table, _repair])
 def test_an_account_of_rows_that_are_replaced_meanwhile_is_not_recorded(
     engine: Engine, monkeypatch: pytest.MonkeyPatch, change: Callable[[Engine], None]
 ) -> None:

@@ -8,7 +8,7 @@ from pyspark.errors import AnalysisException
 
 from platform_defs.cli.stream_output import StreamOutput
 from platform_defs.engine.lake.errors import LakeBusy
-from platform_defs.engine.operations.advance_all import Failed
+from platform_defs.engine.operations.advance_all import PendingRetry
 
 ENGINE: Any = SimpleNamespace(assets={}, sources=())
 
@@ -38,7 +38,7 @@ ENGINE: Any = SimpleNamespace(assets={}, sources=())
 )
 def test_a_table_that_does_not_advance_is_warned_of_with_the_reason(error: Exception, tries: int, warning: str) -> None:
     warnings = list[str]()
-    StreamOutput(ENGINE, pytest.fail, warnings.append).report_failure("total", Failed(error, tries, 4.0, 0.0))
+    StreamOutput(ENGINE, pytest.fail, warnings.append).report_failure("total", PendingRetry(error, tries, 4.0, 0.0))
     assert warnings == [warning]
 
 

@@ -10,7 +10,7 @@ import pytest
 from platform_defs.connections import Connections, ConnectionsError, connections, read
 from platform_defs.connections.values import Secret, registry_config, topic_options
 from platform_defs.settings import Settings
-from platform_defs.spark.session import PINNED, spark_config
+from platform_defs.spark.session import FIXED_OPTIONS, spark_config
 
 FILE = """
 spark:
@@ -85,7 +85,7 @@ def test_what_is_not_legal_is_refused(text: str, error: str):
 
 
 def test_options_on_which_results_depend_are_refused(tmp_path: Path):
-    assert "spark.sql.ansi.enabled" in PINNED
+    assert "spark.sql.ansi.enabled" in FIXED_OPTIONS
     with pytest.raises(ConnectionsError, match=r"spark\.sql\.ansi\.enabled, which are the same in every deployment"):
         spark_config(_settings(tmp_path, "spark: {spark.sql.ansi.enabled: false}"))
 

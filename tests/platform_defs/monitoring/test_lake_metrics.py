@@ -47,7 +47,7 @@ def scrape(engine: Engine) -> Scrape:
     return samples
 
 
-def _of(values: Values, metric: str) -> Values:
+def _samples(values: Values, metric: str) -> Values:
     """The samples of a metric by the values of their labels."""
     return {name[len(metric) :]: value for name, value in values.items() if name.partition("[")[0] == metric}
 
@@ -55,7 +55,7 @@ def _of(values: Values, metric: str) -> Values:
 def test_an_empty_lake_has_no_rows_and_no_marks(scrape: Scrape) -> None:
     found = scrape()
     assert (found["up"], found["ledger_batches_total"], found["table_steps_total[('table', 'pairs')]"]) == (1, 0, 0)
-    assert set(_of(found, "source_rows_total").values()) == {0}
+    assert set(_samples(found, "source_rows_total").values()) == {0}
     assert not [name for name in found if "watermark" in name or "account" in name or name.startswith("ledger_batch_timestamp")]
 
 
@@ -66,14 +66,16 @@ def test_the_counts_of_sources_add_up(engine: Engine, scrape: Scrape, clock: Clo
     commit_batch(engine, {"l": {"watermark": START + HOUR, "warned": 3}, "r": {"kind": "inactive", "idle": True, "watermark": None}})
     found = scrape()
     outcomes = {"accepted": 15, "duplicate": 2, "quarantined": 2, "marker": 1}
-    assert {f"[('outcome', '{o}'), ('source', 'l')]": n for o, n in outcomes.items()}.items() <= _of(found, "source_rows_total").items()
+    assert {f"[('outcome', '{o}'), ('source', 'l')]": n for o, n in outcomes.items()}.items() <= _samples(
+        found, "source_rows_total"
+    ).items()
     assert first["source_rows_total[('outcome', 'accepted'), ('source', 'l')]"] == 5
-    assert _of(found, "source_read_rows_total") == {"[('source', 'l')]": 20, "[('source', 'r')]": 0}
-    assert _of(found, "source_warned_rows_total") == {"[('source', 'l')]": 3, "[('source', 'r')]": 0}
-    assert _of(found, "source_watermark_timestamp_seconds") == {"[('source', 'l')]": (START + HOUR) / 1000}
-    assert _of(found, "source_watermark_lag_seconds") == {"[('source', 'l')]": (NOON + MINUTE - START - HOUR) / 1000}
-    assert _of(found, "source_idle") == {"[('source', 'l')]": 0, "[('source', 'r')]": 1}
-    assert _of(found, "source_active_timestamp_seconds") == {"[('source', 'l')]": (NOON + MINUTE) / 1000}
+    assert _samples(found, "source_read_rows_total") == {"[('source', 'l')]": 20, "[('source', 'r')]": 0}
+    assert _samples(found, "source_warned_rows_total") == {"[('source', 'l')]": 3, "[('source', 'r')]": 0}
+    assert _samples(found, "source_watermark_timestamp_seconds") == {"[('source', 'l')]": (START + HOUR) / 1000}
+    assert _samples(found, "source_watermark_lag_seconds") == {"[('source', 'l')]": (NOON + MINUTE - START - HOUR) / 1000}
+    assert _samples(found, "source_idle") == {"[('source', 'l')]": 0, "[('source', 'r')]": 1}
+    assert _samples(found, "source_active_timestamp_seconds") == {"[('source', 'l')]": (NOON + MINUTE) / 1000}
     assert (found["ledger_batches_total"], found["ledger_batch_timestamp_seconds"]) == (2, (NOON + MINUTE) / 1000)
 
 
@@ -95,8 +97,8 @@ def test_the_progress_of_tables(engine: Engine, scrape: Scrape, clock: Clock) ->
         "failed": 0,
     }
     assert {name: found[f"table_{name}{by}"] for name in expected} == expected
-    assert _of(found, "table_held_back_by_info") == {"[('source', 'r'), ('table', 'pairs')]": 1}
-    assert _of(found, "table_held_back_seconds") == {by: 3600}
+    assert _samples(found, "table_held_back_by_info") == {"[('source', 'r'), ('table', 'pairs')]": 1}
+    assert _samples(found, "table_held_back_seconds") == {by: 3600}
     assert not {name for name in found if name.startswith(("table_waits_for_info", "source_waits_for_info", "source_ahead"))}
     commit_step(engine, "pairs", closed_to=START + HOUR)
     now = scrape()
@@ -116,13 +118,15 @@ def test_the_state_of_tables_is_that_of_files_with_handled_rows_that_are_read_ag
     log("l", (1, START - HOUR))
     log("r", (1, START - 30 * MINUTE))
     log("r", (2, START + HOUR))
-    assert _of(scrape(), "table_state_rows") == {"[('part', 'event_log'), ('table', 'pairs')]": 0}, "the table has not handled a row"
+    assert _samples(scrape(), "table_state_rows") == {"[('part', 'event_log'), ('table', 'pairs')]": 0}, "the table has not handled a row"
     commit_step(engine, "pairs", closed_to=START)
     found = scrape()
-    assert _of(found, "table_state_rows") == {"[('part', 'event_log'), ('table', 'pairs')]": 2}, "the interval is from -5 to 10 minutes"
+    assert _samples(found, "table_state_rows") == {"[('part', 'event_log'), ('table', 'pairs')]": 2}, (
+        "the interval is from -5 to 10 minutes"
+    )
     [newest, *_] = sorted(Path(engine.lake.path("events/l")).glob("*.parquet"), key=lambda file: -file.stat().st_size)
     part = "[('part', 'event_log'), ('table', 'pairs')]"
-    assert _of(found, "table_state_bytes") == {part: newest.stat().st_size}
+    assert _samples(found, "table_state_bytes") == {part: newest.stat().st_size}
     assert (found[f"table_state_files{part}"], found[f"table_skipped_files{part}"]) == (1, 2), (
         "one of four files has a row that is not handled yet"
     )
@@ -190,9 +194,9 @@ def test_a_table_that_cannot_be_read_hides_no_other_metric(engine: Engine, scrap
     [file] = Path(engine.lake.path("pairs"), "_delta_log").glob("*.json")
     file.write_bytes(file.read_bytes()[:50])
     found = scrape()
-    assert _of(found, "table_readable") == {"[('table', 'pairs')]": 0}
+    assert _samples(found, "table_readable") == {"[('table', 'pairs')]": 0}
     assert (found["up"], found["source_read_rows_total[('source', 'l')]"]) == (1, 10)
-    assert not _of(found, "table_steps_total")
+    assert not _samples(found, "table_steps_total")
 
 
 def test_a_table_that_cannot_be_read_hides_no_more_of_its_reader_than_depends_on_it(tmp_path: Path, clock: Clock) -> None:

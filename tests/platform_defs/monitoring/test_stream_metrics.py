@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 from platform_defs.engine.lake.errors import LakeBusy
 from platform_defs.monitoring.stream_metrics import StreamMetrics
 from platform_defs.stream.run import StreamRun
-from tests.engine.entries import source_entry
+from tests.engine.entries import source_batch
 
 NONE: Any = None
 
@@ -100,6 +100,6 @@ def test_a_stream_measures_each_table(registry: CollectorRegistry) -> None:
     engine: Any = SimpleNamespace(steps=steps, assets={"pairs": SimpleNamespace(inputs=("l",))}, sources={}, sinks={})
     engine.accounts = SimpleNamespace(check=lambda *_: [])
     reports: Any = MagicMock()
-    StreamRun(engine, reports, StreamMetrics(registry).measure_steps).after((source_entry("l", 1, rows_read=1, accepted=1),))
+    StreamRun(engine, reports, StreamMetrics(registry).measure_steps).after((source_batch("l", 1, rows_read=1, accepted=1),))
     reports.report_failure.assert_not_called()
     assert _sample(registry, "step_seconds_count") == 1

@@ -11,7 +11,7 @@ from assets.contract_checks import ContractError
 from assets.factories.partitions import daily
 from assets.pipeline import Pipeline
 from platform_defs.engine.lake.tables import Lake
-from platform_defs.engine.ledger.ledger import Ledger, SourceEntry
+from platform_defs.engine.ledger.ledger import Ledger, SourceBatch
 from platform_defs.orchestration.daily_partitions import daily_partitions, first_day
 from platform_defs.orchestration.jobs import later_days
 from platform_defs.settings import Settings
@@ -27,7 +27,7 @@ def values(tmp_path) -> Settings:
 
 def _ingested(values: Settings, **first_event_times: int) -> None:
     rows = [
-        SourceEntry(seq=1, kind="rows", ingested_at=START, source=name, accepted=1, first_event_time=t, last_event_time=t)
+        SourceBatch(seq=1, kind="rows", ingested_at=START, source=name, accepted=1, first_event_time=t, last_event_time=t)
         for name, t in first_event_times.items()
     ]
     Ledger(Lake(values.lake), lambda: START).commit([tuple(rows)])

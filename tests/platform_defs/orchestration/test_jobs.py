@@ -6,7 +6,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from platform_defs.engine.formats.delta_change_feed import Landed
+from platform_defs.engine.formats.delta_change_feed import LandedVersion
 from platform_defs.engine.operations.export import View, ViewError
 from platform_defs.orchestration.jobs import export_job, land_changes_job
 
@@ -52,7 +52,7 @@ def test_an_illegal_export_fails_without_a_retry_and_names_the_legal_values(conf
 
 
 def test_changes_land_in_a_known_source_and_an_unknown_source_is_refused() -> None:
-    ingestion = SimpleNamespace(land_changes=lambda table, source, first: [Landed(first, 2), Landed(first + 1, 3)])
+    ingestion = SimpleNamespace(land_changes=lambda table, source, first: [LandedVersion(first, 2), LandedVersion(first + 1, 3)])
     engine = SimpleNamespace(sources={"stock": object()}, ingestion=ingestion)
 
     def run(source: str) -> dg.ExecuteInProcessResult:

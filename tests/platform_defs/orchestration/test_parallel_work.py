@@ -44,7 +44,7 @@ class Tables:
         return dg.materialize([self._asset(name, worker) for name in READS], raise_on_error=False, resources={"engine": None}, **options)
 
     def _asset(self, name: str, worker: ParallelWork) -> dg.AssetsDefinition:
-        worker.add(name, READS[name], lambda *_: self._do(name))
+        worker.add(name, READS[name], lambda *_: self._record_work(name))
         spec = dg.AssetCheckSpec("law", asset=name, blocking=True)
 
         @dg.asset(name=name, deps=READS[name], check_specs=[spec], config_schema={"x": dg.Field(int, is_required=False)})
@@ -54,15 +54,15 @@ class Tables:
 
         return asset
 
-    def _do(self, name: str) -> Advanced:
+    def _record_work(self, name: str) -> Advanced:
         self.begun.append(name)
         found = self.work.get(name, lambda: None)()
         self.ended.append(name)
-        broken = {} if self.holds.get(name, True) else {("l", 1): (1, 2)}
-        return Advanced({"of": name, "thread": threading.current_thread().name, "found": str(found)}, [], broken)
+        violations = {} if self.holds.get(name, True) else {("l", 1): (1, 2)}
+        return Advanced({"of": name, "thread": threading.current_thread().name, "found": str(found)}, [], violations)
 
 
-def _of(run: dg.ExecuteInProcessResult) -> dict[str, str]:
+def _metadata_of(run: dg.ExecuteInProcessResult) -> dict[str, str]:
     return {
         e.asset_key.to_user_string(): e.materialization.metadata["of"].value  # pyright: ignore[reportOptionalMemberAccess]
         for e in run.get_asset_materialization_events()
@@ -80,7 +80,7 @@ def test_tables_that_do_not_read_each_other_are_worked_on_at_once():
     tables = Tables({"a": lambda: both.wait(SOON_S), "b": lambda: both.wait(SOON_S)})
     run = tables.materialize()
     assert run.success
-    assert _of(run) == {name: name for name in READS}
+    assert _metadata_of(run) == {name: name for name in READS}
 
 
 def test_a_table_is_worked_on_once_and_after_its_inputs():
@@ -95,14 +95,14 @@ def test_a_table_whose_input_breaks_the_law_is_not_worked_on():
     tables = Tables(holds={"a": False})
     run = tables.materialize()
     assert not run.success
-    assert _of(run) == {"a": "a", "b": "b"}
+    assert _metadata_of(run) == {"a": "a", "b": "b"}
     assert sorted(tables.begun) == ["a", "b"]
 
 
 def test_the_error_of_a_tables_work_is_that_of_its_step_and_other_tables_are_not_affected():
     tables = Tables({"a": lambda: 1 // 0})
     run = tables.materialize()
-    assert _of(run) == {"b": "b"}
+    assert _metadata_of(run) == {"b": "b"}
     [failed] = [e for e in run.all_events if e.is_step_failure]
     assert (failed.step_key, failed.step_failure_data.error.cause.cls_name) == ("a", "ZeroDivisionError")
 

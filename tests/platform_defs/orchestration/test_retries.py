@@ -18,7 +18,7 @@ from platform_defs.engine import Engine
 from platform_defs.engine.advance.pending_work import PendingWork
 from platform_defs.engine.engine import wall_clock
 from platform_defs.engine.ingest.control_batches import ControlBatches
-from platform_defs.engine.ledger.ledger import SourceEntry
+from platform_defs.engine.ledger.ledger import SourceBatch
 from platform_defs.orchestration import sensors
 from platform_defs.orchestration.jobs import advance_request, partition_days
 from platform_defs.orchestration.readable_tables import readable_tables
@@ -99,7 +99,7 @@ def _commit(engine: Engine, first: int, mark: int, sources: tuple[str, ...] = ("
         "accepted": 1,
     }
     engine.ledger.commit(
-        [tuple(SourceEntry(seq=engine.ledger.head + 1, kind="rows", ingested_at=now, source=s, **fields) for s in sources)]
+        [tuple(SourceBatch(seq=engine.ledger.head + 1, kind="rows", ingested_at=now, source=s, **fields) for s in sources)]
     )
 
 

@@ -10,7 +10,7 @@ from platform_defs.engine import Engine
 from platform_defs.resources.engine import engine_resource
 from platform_defs.resources.spark import SparkResource
 from platform_defs.settings import Settings
-from tests.engine.entries import source_entry
+from tests.engine.entries import source_batch
 
 
 def _engine_of(resource: dg.ResourceDefinition) -> Engine:
@@ -41,7 +41,7 @@ def test_a_lake_deleted_between_two_ticks_is_detected(tmp_path: Path) -> None:
     file.write_text("{}")
     first = _engine_of(resource)
     [found] = first.ingestion.new_files("orders")
-    first.ledger.commit([(source_entry("orders", 1, offsets=(found.offset,)),)])
+    first.ledger.commit([(source_batch("orders", 1, offsets=(found.offset,)),)])
     assert _engine_of(resource).ingestion.new_files("orders") == []
     shutil.rmtree(tmp_path / "lake/ledger")
     assert _engine_of(resource).ingestion.new_files("orders") == [found]

@@ -181,11 +181,11 @@ def test_some_orders_have_several_payments_and_unicode_names() -> None:
 
 def test_every_kind_of_malformed_line_occurs() -> None:
     day = simulate(Shop(orders=500, malformed=0.1))
-    broken = [line for line in day.orders if _kind(line, "order_time") == "malformed"]
-    assert {line[0] + line[-1] for line in broken if line.endswith("}")} == {"{}"}
-    assert any(line.startswith("%%") for line in broken)
-    assert any(line.startswith("{") and not line.endswith("}") for line in broken)
-    assert not any("\n" in line for line in broken)
+    malformed = [line for line in day.orders if _kind(line, "order_time") == "malformed"]
+    assert {line[0] + line[-1] for line in malformed if line.endswith("}")} == {"{}"}
+    assert any(line.startswith("%%") for line in malformed)
+    assert any(line.startswith("{") and not line.endswith("}") for line in malformed)
+    assert not any("\n" in line for line in malformed)
 
 
 def test_a_seed_determines_the_day() -> None:

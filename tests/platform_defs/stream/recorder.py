@@ -4,8 +4,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from platform_defs.engine.ledger.ledger import Entry
-from platform_defs.engine.operations.advance_all import Failed
+from platform_defs.engine.ledger.ledger import Batch
+from platform_defs.engine.operations.advance_all import PendingRetry
 from platform_defs.engine.operations.publish_to_topic import Published
 from platform_defs.stream.reports import Accounts, Steps
 
@@ -17,13 +17,13 @@ class Recorder:
     made: list[tuple[str, Any]] = field(default_factory=list)
     waiting: list[str] = field(default_factory=list)
 
-    def report_batch(self, batch: Entry) -> None:
+    def report_batch(self, batch: Batch) -> None:
         self.made.append(("batch", batch[0].seq))
 
     def report_steps(self, steps: Steps, took_s: float) -> None:
         self.made.append(("advanced", sorted(steps)))
 
-    def report_failure(self, asset: str, failure: Failed) -> None:
+    def report_failure(self, asset: str, failure: PendingRetry) -> None:
         self.made.append(("busy" if failure.is_busy else "failed", asset))
 
     def report_accounts(self, accounts: Accounts, took_s: float) -> None:
@@ -35,10 +35,10 @@ class Recorder:
     def report_published(self, published: Mapping[str, Published]) -> None:
         self.made.append(("published", sorted(published)))
 
-    def report_unpublished(self, asset: str, failure: Failed) -> None:
+    def report_unpublished(self, asset: str, failure: PendingRetry) -> None:
         self.made.append(("unpublished", asset))
 
-    def report_turn(self, waiting: Mapping[str, Failed], unpublished: Mapping[str, Failed]) -> None:
+    def report_turn(self, waiting: Mapping[str, PendingRetry], unpublished: Mapping[str, PendingRetry]) -> None:
         self.waiting = [*waiting, *(f"kafka/{name}" for name in unpublished)]
 
     def of(self, kind: str) -> list[Any]:

@@ -18,11 +18,11 @@ from platform_defs.engine.accounting.day_accounts import DayAccount
 from platform_defs.engine.advance.advance import Step
 from platform_defs.engine.inputs.progress import Progress
 from platform_defs.engine.lake.errors import LakeBusy, UnreadableLogError
-from platform_defs.engine.operations.advance_all import Failed
+from platform_defs.engine.operations.advance_all import PendingRetry
 from platform_defs.engine.operations.publish_to_topic import Published
 from platform_defs.stream import dagster_reports
 from platform_defs.stream.dagster_reports import DagsterReports
-from tests.engine.entries import source_entry
+from tests.engine.entries import source_batch
 from tests.support.small_sources import HOUR, START
 
 COUNT = {"n": "count(*)"}
@@ -40,15 +40,15 @@ class Stream:
     time: list[float]
     closed_to: int = START + HOUR
     number: int = 0
-    waiting: dict[str, Failed] = field(default_factory=dict)
-    unpublished: dict[str, Failed] = field(default_factory=dict)
+    waiting: dict[str, PendingRetry] = field(default_factory=dict)
+    unpublished: dict[str, PendingRetry] = field(default_factory=dict)
 
     def turn(self, *, changed: bool = True, seconds: float = 30.0) -> None:
         """A batch, and a step of each table whose law holds; or a turn without a batch."""
         self.time[0] += seconds
         if changed:
             self.number += 1
-            self.reports.report_batch((source_entry("l", self.number, rows_read=4, accepted=3, quarantined=1),))
+            self.reports.report_batch((source_batch("l", self.number, rows_read=4, accepted=3, quarantined=1),))
             self.reports.report_steps({"windows": [self._step()], "totals": [self._step()]}, 0.1)
             self.reports.report_accounts({"windows": [_account("2026-03-01")], "totals": [_account("2026-03-01")]}, 0.1)
         self.reports.report_turn(self.waiting, self.unpublished)
@@ -146,7 +146,7 @@ def test_an_hour_has_at_most_a_summary_every_five_minutes_and_a_quiet_hour_has_n
 
 
 def test_a_table_that_waits_is_logged_when_it_begins_and_when_it_advances_again(run: Callable[..., list[EventLogEntry]]) -> None:
-    busy, failing = Failed(LakeBusy.held_by_writer("totals", "process 7"), 1, 2.0, 0.0), Failed(OSError("no disk"), 1, 1.0, 0.0)
+    busy, failing = PendingRetry(LakeBusy.held_by_writer("totals", "process 7"), 1, 2.0, 0.0), PendingRetry(OSError("no disk"), 1, 1.0, 0.0)
 
     def script(stream: Stream) -> None:
         for tries in range(100):
@@ -210,8 +210,8 @@ def test_a_line_that_cannot_be_logged_ends_no_stream(run: Callable[..., list[Eve
 
 
 def test_a_violation_fails_the_check_of_its_days_and_of_the_table(run: Callable[..., list[EventLogEntry]]) -> None:
-    broken = _account("2026-03-01", matched=2)
-    error = LawError.of_table("windows", [broken], {})
+    violation = _account("2026-03-01", matched=2)
+    error = LawError.of_table("windows", [violation], {})
 
     def script(stream: Stream) -> None:
         stream.turn()
@@ -282,7 +282,7 @@ def test_days_outside_the_partitions_are_one_result_of_the_table(run: Callable[.
 
 
 def test_the_steps_on_a_topic_are_one_materialization_and_a_sink_that_fails_is_logged_once(run: Callable[..., list[EventLogEntry]]) -> None:
-    away = Failed(OSError("no broker"), 1, 1.0, 0.0)
+    away = PendingRetry(OSError("no broker"), 1, 1.0, 0.0)
 
     def script(stream: Stream) -> None:
         stream.turn()

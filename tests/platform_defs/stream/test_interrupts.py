@@ -53,7 +53,7 @@ def _stream(engine: Engine, monkeypatch: pytest.MonkeyPatch, account: Callable[[
     """A stream without files, whose table changes at its start; with the intervals that have passed."""
     stream, intervals = StreamRun(engine, Recorder()), list[str]()
 
-    def ingest(_: Ingestion, every: Any, on_entry: Any, on_quiet: Callable[[], None], on_start: Callable[[], None]) -> list[Any]:
+    def ingest(_: Ingestion, every: Any, on_batch: Any, on_quiet: Callable[[], None], on_start: Callable[[], None]) -> list[Any]:
         on_start()
         for _interval in range(3):
             intervals.append("quiet")

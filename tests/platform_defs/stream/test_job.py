@@ -16,7 +16,7 @@ from assets.contracts import DerivedAsset
 from operators import Aggregate, Tumbling, WindowedAggregate
 from platform_defs.dagster_home.instance import prepare
 from platform_defs.engine import Engine
-from platform_defs.engine.operations.law_in_turn import LawInTurn
+from platform_defs.engine.operations.law_in_turn import StreamAccounting
 from platform_defs.orchestration.stream_runs import TAG, reason_of_end, running_process, stream_of
 from platform_defs.settings import PROJECT, Settings
 from platform_defs.setup.ports import free_ports
@@ -78,11 +78,11 @@ def test_a_run_holds_its_lock_also_while_it_only_accounts(make_engine: MakeEngin
     """By this lock the sensor knows that it is alive; the lock of the ingest is free by then."""
     engine, seen = make_engine([source("l")], TABLES), list[bool]()
 
-    def rest(_: LawInTurn) -> list[str]:
+    def rest(_: StreamAccounting) -> list[str]:
         seen.extend([running_process(engine) is not None, engine.ingestion.busy() is None])
         return []
 
-    monkeypatch.setattr(LawInTurn, "account_rest", rest)
+    monkeypatch.setattr(StreamAccounting, "account_rest", rest)
     with dg.DagsterInstance.ephemeral() as instance:
         assert _run(instance, engine).success
     assert seen == [True, True]
@@ -98,7 +98,7 @@ def test_a_run_serves_its_metrics_at_the_port_of_the_settings_and_goes_on_if_it_
     [port] = free_ports(1)
     values = Settings(stream_metrics_port=port)
 
-    def rest(_: LawInTurn) -> list[str]:
+    def rest(_: StreamAccounting) -> list[str]:
         with urllib.request.urlopen(f"http://127.0.0.1:{values.stream_metrics_port}/metrics", timeout=30) as answer:
             found.append(answer.read())
         return []
@@ -107,7 +107,7 @@ def test_a_run_serves_its_metrics_at_the_port_of_the_settings_and_goes_on_if_it_
     with dg.DagsterInstance.ephemeral() as instance:
         run = stream_job(values, DAYS).execute_in_process
         with monkeypatch.context() as patch:
-            patch.setattr(LawInTurn, "account_rest", rest)
+            patch.setattr(StreamAccounting, "account_rest", rest)
             assert run(config, instance=instance, resources={"engine": engine}).success
         assert b'tidemark_step_seconds_count{table="windows"}' in found[0]
         assert b"tidemark_up 1.0" in found[0]

@@ -17,7 +17,7 @@ from platform_defs.engine.operations.advance_all import BUSY_WAIT_S, AdvanceAll
 from platform_defs.settings.stream_trigger import StreamTrigger
 from platform_defs.stream.run import StreamError, StreamRun
 from tests.conftest import MakeEngine
-from tests.engine.entries import source_entry
+from tests.engine.entries import source_batch
 from tests.platform_defs.stream.recorder import Recorder
 from tests.support.bare_lake import bare_engine
 from tests.support.clock import Clock
@@ -65,7 +65,7 @@ def test_a_stream_of_the_present_files_advances_accounts_for_all_tables_and_ends
 def test_a_rebuild_gets_its_table_between_two_steps_of_a_stream(engine: Engine) -> None:
     steps, repaired = engine.steps("totals", purpose="stream"), list[int]()
     assert next(steps).rows == 2
-    other = threading.Thread(target=lambda: repaired.append(engine.rebuild("totals").missing))
+    other = threading.Thread(target=lambda: repaired.append(engine.rebuild_days("totals").missing))
     other.start()
     _asked(engine, "totals")
     assert repaired == []
@@ -108,7 +108,7 @@ def test_a_backfill_beside_a_stream_gives_the_rows_of_either_alone(engine: Engin
     def backfill() -> None:
         try:
             for name in engine.assets:
-                engine.rebuild(name)
+                engine.rebuild_days(name)
                 engine.advance(name)
         except Exception as error:
             errors.append(error)
@@ -118,7 +118,7 @@ def test_a_backfill_beside_a_stream_gives_the_rows_of_either_alone(engine: Engin
         other = threading.Thread(target=backfill)
         other.start()
         replay(engine, [batch])
-        stream.after((source_entry("l", engine.ledger.head),))
+        stream.after((source_batch("l", engine.ledger.head),))
         other.join(WAIT_S)
     for name in engine.assets:
         engine.advance(name)

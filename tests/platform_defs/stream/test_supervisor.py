@@ -220,7 +220,7 @@ def test_the_other_sensors_and_the_schedule_give_way_while_a_stream_runs_or_star
         assert stream.job_name == "stream"
 
 
-def _turn(instance: dg.DagsterInstance, status: InstigatorStatus, location: str = "here") -> None:
+def _switch_sensor(instance: dg.DagsterInstance, status: InstigatorStatus, location: str = "here") -> None:
     """Turn the sensor of a code location on or off."""
     of_location = InProcessCodeLocationOrigin(LoadableTargetOrigin(python_file="defs.py"), location_name=location)
     origin = RemoteInstigatorOrigin(RemoteRepositoryOrigin(of_location, "__repository__"), SUPERVISOR)
@@ -241,18 +241,18 @@ def test_the_other_sensors_and_the_schedule_stay_off_with_a_supervised_stream(
             daemon.end(dg.DagsterEventType.PIPELINE_CANCELED)
             why = f"run {daemon.run.run_id} was cancelled; launch the job stream to go on"
         else:
-            broken = RecordedAccount([RecordedDay("orders", str(day_of(START)), 1, False, {})], 1)
-            monkeypatch.setattr(Accounts, "recorded_account", lambda _, name: broken if name == "order_wide" else None)
+            account = RecordedAccount([RecordedDay("orders", str(day_of(START)), 1, False, {})], 1)
+            monkeypatch.setattr(Accounts, "recorded_account", lambda _, name: account if name == "order_wide" else None)
             daemon.end()
             why = "the recorded account of order_wide violates the conservation law"
-        _turn(daemon.instance, InstigatorStatus.RUNNING)
+        _switch_sensor(daemon.instance, InstigatorStatus.RUNNING)
         for sensor in (new_input, ledger_moved):
             reason = daemon.tick(sensor)
             assert reason.startswith(why)
             assert reason.endswith(". To go on without a stream, turn off the sensor stream_supervisor")
         assert _nightly(daemon).startswith(why)
-        _turn(daemon.instance, InstigatorStatus.STOPPED)
-        _turn(daemon.instance, InstigatorStatus.RUNNING, "elsewhere")
+        _switch_sensor(daemon.instance, InstigatorStatus.STOPPED)
+        _switch_sensor(daemon.instance, InstigatorStatus.RUNNING, "elsewhere")
         assert daemon.tick(new_input) == "requested", "the sensor of another code location supervises another stream"
 
 
