@@ -20,7 +20,7 @@ def table(planner: Planner, summary: str, failed: int) -> str:
 
 def _row(point: str, meaning: str, planner: Planner, outcome: str) -> str:
     where = ", ".join(f"{action} {count}" for action, count in sorted(planner.by_action[point].items()))
-    kills = planner.made[point]
+    kills = planner.kills_by_point[point]
     return f"| `{point}` | {meaning} | {kills} | {where} | {outcome if kills else 'not killed in this run'} |"
 
 

@@ -10,9 +10,9 @@ from deltalake import DeltaTable, write_deltalake
 
 from platform_defs.engine.faults import POINTS
 from tests.chaos import table
-from tests.chaos.__main__ import arguments
+from tests.chaos.__main__ import Chaos, arguments, main
 from tests.chaos.content import COMPARED, TABLES, content, differences
-from tests.chaos.plan import REMOVAL_POINTS, Planner
+from tests.chaos.plan import ABANDONED_POINTS, REMOVAL_POINTS, Planner
 from tests.chaos.stream import Action
 from tests.chaos.trial import GOOD, Trial, TrialError
 
@@ -56,7 +56,7 @@ def test_a_lake_that_differs_or_violates_the_law_fails_the_trial(lake: Path) -> 
 
 def test_rarely_killed_points_come_first_and_the_seed_determines_every_choice() -> None:
     def killed(seed: int) -> list[tuple[str, int]]:
-        planner, rng, found = Planner(SCRIPT, PASSED, 20, share=2), Random(seed), []
+        planner, rng, found = Planner(SCRIPT, PASSED, 20, min_kills_per_point=2), Random(seed), []
         for _ in range(40):
             for index, (point, nth) in planner.plan(rng, 0, Counter(), False).items():
                 planner.record(point, int(index))
@@ -68,14 +68,50 @@ def test_rarely_killed_points_come_first_and_the_seed_determines_every_choice() 
     assert first != killed(2)
     assert {p for p, _ in first} >= {*REMOVAL_POINTS, "ingest.after_ledger", "control_batch.before_ledger", "advance.after_apply", "timer"}
     assert {nth for p, nth in first if p == "ingest.after_log"} <= {1, 2}
-    assert Planner(SCRIPT, PASSED, 0, share=1).plan(Random(1), 0, Counter(), False) == {}
+    assert Planner(SCRIPT, PASSED, 0, min_kills_per_point=1).plan(Random(1), 0, Counter(), False) == {}
+
+
+CHOOSABLE = {*ABANDONED_POINTS, *REMOVAL_POINTS, "ingest.after_ledger", "control_batch.before_ledger", "advance.after_apply"}
+
+
+def test_only_points_that_the_plan_can_choose_are_points_without_kill() -> None:
+    planner = Planner(SCRIPT, PASSED | {1: ["kept.before_commit"], 4: ["maintenance.before_vacuum"]}, 20, min_kills_per_point=2)
+    assert planner.points_without_kill() == [p for p in POINTS if p in CHOOSABLE]
+    planner.record("advance.after_apply", 3)
+    assert planner.points_without_kill() == [p for p in POINTS if p in CHOOSABLE - {"advance.after_apply"}]
+    assert Planner(SCRIPT[:1], PASSED, 20, min_kills_per_point=2).points_without_kill() == ["ingest.after_log", "ingest.after_ledger"]
+
+
+@pytest.mark.parametrize(
+    ("kills", "failed", "without_kill", "code"),
+    [
+        pytest.param("300", [], (), 0, id="a full run with a kill at every point of the script"),
+        pytest.param("300", [], ("ingest.after_ledger",), 1, id="a full run without a kill at one of them"),
+        pytest.param("40", [], ("ingest.after_ledger",), 0, id="a short run"),
+        pytest.param("40", ["the lake differs"], (), 1, id="a trial that failed"),
+    ],
+)
+def test_the_exit_code_is_1_for_a_failed_trial_or_a_full_run_that_missed_a_point_of_its_script(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kills: str, failed: list[str], without_kill: tuple[str, ...], code: int
+) -> None:
+    def run(chaos: Chaos) -> Planner:
+        planner = Planner(SCRIPT, PASSED, chaos.kills, min_kills_per_point=1)
+        for point in CHOOSABLE.difference(without_kill):
+            planner.record(point, 0)
+        chaos.failed += failed
+        return planner
+
+    monkeypatch.setattr(Chaos, "__call__", run)
+    assert main(["--kills", kills, "--work", str(tmp_path), "--no-docs"]) == code
+    named = [line.partition("points without a kill: ")[2] for line in (tmp_path / "chaos.log").read_text().splitlines()]
+    assert [names for names in named if names] == [*without_kill]
 
 
 def test_the_table_lists_every_point_and_its_outcome(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     page = tmp_path / "page.md"
     page.write_text(f"before\n{table.BEGIN}\nof the run before\n{table.END}\nafter\n", encoding="utf-8")
     monkeypatch.setattr(table, "PAGE", page)
-    planner = Planner(SCRIPT, PASSED, 1, share=1)
+    planner = Planner(SCRIPT, PASSED, 1, min_kills_per_point=1)
     planner.record("ingest.after_log", 0)
     table.write(table.table(planner, "one kill", 0))
     text = page.read_text(encoding="utf-8")

@@ -39,7 +39,7 @@ def test_kills_of_a_process_and_at_every_point_lead_to_the_lake_of_an_undisturbe
     """
     expected: Content = {}  # filled by `perform_the_rest`, before the trial compares it
     messages, killed = list[str](), Counter[str]()
-    planner = Planner(ACTIONS, {index: [KILLED_AT] for index in range(len(ACTIONS))}, kills=1, share=1)
+    planner = Planner(ACTIONS, {index: [KILLED_AT] for index in range(len(ACTIONS))}, kills=1, min_kills_per_point=1)
     session_file = tmp_path / "session.json"
     trial = Trial(tmp_path / "trial", SEED, PARTS, True, None, messages.append, str(session_file))
 
@@ -57,7 +57,7 @@ def test_kills_of_a_process_and_at_every_point_lead_to_the_lake_of_an_undisturbe
         trial.disturbed(planner, Random(SEED), expected, perform_the_rest)
     early = [asset.early for asset in ASSETS.values()]
     assert all(sum(rows.values()) for table, rows in expected.items() if table not in early), "every table has rows to compare"
-    assert planner.made == {KILLED_AT: 1}
+    assert planner.kills_by_point == {KILLED_AT: 1}
     assert [line.partition(" and ")[2].partition(",")[0] for line in messages] == [f"was killed at {KILLED_AT}"]
     elsewhere = ("lease.", "kafka.", "retention.", "kept.")  # a lake with a URI takes leases; the others have tests of their own
     assert {p for p in faults.POINTS if not p.startswith(elsewhere)} == set(killed)

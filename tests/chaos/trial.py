@@ -84,7 +84,7 @@ class Trial:
         self._prepare()
         at, attempts = 0, Counter[int]()
         while at < len(planner.actions):
-            if planner.done and finish is not None:
+            if planner.is_done and finish is not None:
                 self.last_check = finish(at)
                 break
             kills = planner.plan(rng, at, attempts, self.remote)

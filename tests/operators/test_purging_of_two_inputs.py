@@ -50,7 +50,7 @@ PARAMETERS: dict[str, tuple[Aligned, EveryRows | EveryInterval, int, How]] = {
 
 
 class InputRow(NamedTuple):
-    """A row of one of the inputs: its input, its key, its batch, its position in the batch, and the row itself."""
+    """A row: its input, its key, its batch, its position in the batch, and its id, time and watermark."""
 
     side: int
     k: str | None
@@ -69,8 +69,8 @@ def _case(rng: random.Random) -> list[InputRow]:
             side, k = rng.randrange(2), None if rng.random() < 0.1 else "k"
             of_batch.append(InputRow(side, k, batch, arrived[side], Row(len(rows) + len(of_batch), t, mark)))
             arrived[side] += 1
-        rows += sorted(of_batch, key=lambda of: (of.arrival, of.side))
-        newest = max([newest, *(of.row.t for of in rows)]) + rng.choice([0, 0, 1, 30])
+        rows += sorted(of_batch, key=lambda input_row: (input_row.arrival, input_row.side))
+        newest = max([newest, *(input_row.row.t for input_row in rows)]) + rng.choice([0, 0, 1, 30])
         mark = max(newest - rng.choice([0, 1, 5, 20, 50]), newest - 100 if mark is None else mark)
     return rows
 
@@ -79,16 +79,16 @@ def _frames(spark: SparkSession, cases: list[list[InputRow]]) -> list[DataFrame]
     rows = [
         {
             "case_id": n,
-            "k": of.k,
-            "side": of.side,
-            "id": of.row.id,
-            "t": of.row.t,
-            "w": of.row.watermark,
-            SEQ: of.batch,
-            ARRIVAL: of.arrival,
+            "k": input_row.k,
+            "side": input_row.side,
+            "id": input_row.row.id,
+            "t": input_row.row.t,
+            "w": input_row.row.watermark,
+            SEQ: input_row.batch,
+            ARRIVAL: input_row.arrival,
         }
         for n, case in enumerate(cases)
-        for of in case
+        for input_row in case
     ]
     made = spark.createDataFrame(pa.Table.from_pylist(random.Random(2).sample(rows, len(rows)), SCHEMA))
     time, mark = F.timestamp_millis("t").alias("event_time"), F.timestamp_millis("w").alias(WATERMARK)
@@ -99,17 +99,17 @@ def _firings(
     case: list[InputRow], window: Aligned, trigger: Any, lateness: int
 ) -> Iterator[tuple[str | None, Firing, list[int], list[int]]]:
     """Each firing with its key, and the ids of its left and right rows. On each side, the null key is a separate key."""
-    sides = {of.row.id: of.side for of in case}
+    sides = {input_row.row.id: input_row.side for input_row in case}
     groups: list[list[InputRow]] = [
-        [of for of in case if of.k is not None],
-        *[[of for of in case if (of.k, of.side) == (None, n)] for n in (0, 1)],
+        [input_row for input_row in case if input_row.k is not None],
+        *[[input_row for input_row in case if (input_row.k, input_row.side) == (None, n)] for n in (0, 1)],
     ]
     for group in groups:
-        for firing in WindowOperator(window, trigger, lateness).firings([of.row for of in group]):
-            yield group[0].k, firing, *([i for i in firing.ids if sides[i] == side] for side in (0, 1))  # pyright: ignore[reportReturnType]
+        for firing in WindowOperator(window, trigger, lateness).firings([input_row.row for input_row in group]):
+            yield group[0].k, firing, *([i for i in firing.ids if sides[i] == side] for side in (0, 1))
 
 
-def _times(firing: Firing) -> tuple[int, ...]:
+def _bounds_number_and_times(firing: Firing) -> tuple[int, ...]:
     return (*firing.window, firing.number, firing.at, firing.at)
 
 
@@ -137,16 +137,18 @@ def test_groups_and_joins_equal_those_of_a_simulated_window_operator_over_both_i
     rng = random.Random(name)
     cases = [_case(rng) for _ in range(CASES)]
     frames, given = _frames(spark, cases), {"on": ("case_id", "k"), "window": window, "allowed_lateness": lateness, "purging": trigger}
-    groups, joined = CoGroup(**given)(*frames), WindowJoin(how=how, **given)(*frames)  # pyright: ignore[reportArgumentType]
+    groups, joined = CoGroup(**given)(*frames), WindowJoin(how=how, **given)(*frames)
     group_ids = [f"string(array_sort(transform({side}, row -> row.id)))" for side in ("left", "right")]
     joined_ids = ["string(id)", "string(null)"] if how in ("semi", "anti") else ["string(left_id)", "string(right_id)"]
     selected = {"groups": (groups, group_ids), "joined": (joined, joined_ids)}
     found = by_tag(tagged({tag: rows.selectExpr("case_id", "k", *COLUMNS, *_with_aliases(ids)) for tag, (rows, ids) in selected.items()}))
 
     firings = [(n, *firing) for n, case in enumerate(cases) for firing in _firings(case, window, trigger, lateness)]
-    assert found["groups"] == Counter((n, k, *_times(firing), str(left), str(right)) for n, k, firing, left, right in firings)
+    assert found["groups"] == Counter(
+        (n, k, *_bounds_number_and_times(firing), str(left), str(right)) for n, k, firing, left, right in firings
+    )
     assert found["joined"] == Counter(
-        (n, k, *_times(firing), *[None if i is None else str(i) for i in result])
+        (n, k, *_bounds_number_and_times(firing), *[None if i is None else str(i) for i in result])
         for n, k, firing, left, right in firings
         for result in _joined(how, k, left, right)
     )
@@ -164,32 +166,47 @@ def test_the_parameters_contain_every_kind_of_join() -> None:
     assert {how for *_, how in PARAMETERS.values()} == {*get_args(How)}
 
 
-def _few(spark: SparkSession, *ids: int) -> DataFrame:
+def _rows_with_ids(spark: SparkSession, *ids: int) -> DataFrame:
+    """Rows of one key; a row with id n has the time 10 n + 1 ms."""
     return frame_of(spark, [(i,) for i in ids], "id int").selectExpr("'a' AS k", "id", "timestamp_millis(id * 10L + 1) AS event_time")
 
 
-def test_the_columns_of_firings_and_an_evictor_in_each_firing(spark: SparkSession) -> None:
-    """Without batches, rows of both sides are ordered by time. The firings have the rows up to 25, 50 and 75 ms, and up to the end."""
-    frames = _few(spark, 0, 3, 4, 7), _few(spark, 1, 2, 6, 8)
-    shared: dict[str, Any] = {"on": "k", "window": Tumbling(size=100), "purging": EveryInterval(25)}
+PURGING: dict[str, Any] = {"on": "k", "window": Tumbling(size=100), "purging": EveryInterval(25)}
+"""Firings with the rows up to 25, 50 and 75 ms, and up to the end. Without batches, rows of both sides are ordered by time."""
+
+
+def _inputs(spark: SparkSession) -> tuple[DataFrame, DataFrame]:
+    return _rows_with_ids(spark, 0, 3, 4, 7), _rows_with_ids(spark, 1, 2, 6, 8)
+
+
+def test_the_results_of_a_group_have_the_columns_of_rows_and_of_the_firing(spark: SparkSession) -> None:
     rows = "transform(left, l -> named_struct('l', l.id, 'r', transform(right, r -> r.id)))"
-    groups = CoGroup(rows=rows, **shared)(*frames)
+    groups = CoGroup(rows=rows, **PURGING)(*_inputs(spark))
     assert groups.columns == ["k", "l", "r", "window_start", "window_end", "firing", "result_time", "final_at"]
     assert sorted((row.firing, row.l, row.r) for row in groups.collect()) == [(1, 0, [1, 2]), (2, 3, []), (2, 4, []), (3, 7, [6])]
-    pairs = WindowJoin(how="full", residual="left_id < right_id", **shared)
+
+
+def test_a_residual_holds_in_each_firing_of_a_join(spark: SparkSession) -> None:
+    frames = _inputs(spark)
+    pairs = WindowJoin(how="full", residual="left_id < right_id", **PURGING)
     found = pairs(*frames)
     assert tuple(found.columns) == pairs.result_columns(*[frame.columns for frame in frames])
     assert dict(found.dtypes)["firing"] == "bigint"
-    kept = {(row.firing, row.left_id, row.right_id) for row in found.collect()}
-    assert kept == {(1, 0, 1), (1, 0, 2), (2, 3, None), (2, 4, None), (3, 7, None), (3, None, 6), (4, None, 8)}
-    last = WindowJoin(how="full", evictor=CountEvictor(2), **shared)(*frames)
-    kept = {(row.firing, row.left_id, row.right_id) for row in last.collect()}
-    assert kept == {(1, None, 1), (1, None, 2), (2, 3, None), (2, 4, None), (3, 7, 6), (4, None, 8)}
+    assert _ids_by_firing(found) == Counter({(1, 0, 1), (1, 0, 2), (2, 3, None), (2, 4, None), (3, 7, None), (3, None, 6), (4, None, 8)})
+
+
+def test_an_evictor_applies_to_the_rows_of_both_inputs_in_each_firing(spark: SparkSession) -> None:
+    found = WindowJoin(how="full", evictor=CountEvictor(2), **PURGING)(*_inputs(spark))
+    assert _ids_by_firing(found) == Counter({(1, None, 1), (1, None, 2), (2, 3, None), (2, 4, None), (3, 7, 6), (4, None, 8)})
+
+
+def _ids_by_firing(joined: DataFrame) -> Counter[tuple[int, int | None, int | None]]:
+    return Counter((row.firing, row.left_id, row.right_id) for row in joined.collect())
 
 
 def test_an_input_can_have_a_column_named_firing(spark: SparkSession) -> None:
     """The table of another window that purges has such a column."""
-    named = [_few(spark, 0, 1).withColumn("firing", F.lit(side)) for side in (7, 8)]
+    named = [_rows_with_ids(spark, 0, 1).withColumn("firing", F.lit(side)) for side in (7, 8)]
     shared: dict[str, Any] = {"on": "k", "window": Tumbling(size=100), "purging": EveryRows(4)}
     [row, *_] = WindowJoin(**shared)(*named).collect()
     assert (row.left_firing, row.right_firing, row.firing) == (7, 8, 1)
@@ -207,15 +224,15 @@ def test_an_input_can_have_a_column_named_firing(spark: SparkSession) -> None:
         ({"early": EveryStep()}, "`early`.*None with `purging`"),
     ],
 )
-def test_what_cannot_purge_is_refused(kind: type[CoGroup] | type[WindowJoin], changes: dict[str, Any], match: str) -> None:
+def test_illegal_values_with_purging_are_refused(kind: type[CoGroup] | type[WindowJoin], changes: dict[str, Any], match: str) -> None:
     parameters: dict[str, Any] = {"on": "k", "window": Tumbling(size=10), "purging": EveryRows(2), **changes}
     with pytest.raises(OperatorError, match=match):
         kind(**parameters)
 
 
 def test_a_step_reads_whole_windows_of_both_inputs_and_no_row_corrects_a_firing() -> None:
-    for made in (
+    for operator in (
         kind(on="k", window=Tumbling(size="1 hour"), allowed_lateness=60_000, purging=EveryRows(2)) for kind in (CoGroup, WindowJoin)
     ):
-        assert (made.reads.lookback, made.reads.lateness, made.reads.watermark_delay) == ((61 * 60_000,) * 2, 0, 0)
-        assert made.emits.key == ()
+        assert (operator.reads.lookback, operator.reads.lateness, operator.reads.watermark_delay) == ((61 * 60_000,) * 2, 0, 0)
+        assert operator.emits.key == (), "only the whole row identifies a result"

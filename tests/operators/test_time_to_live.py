@@ -1,7 +1,8 @@
-"""Keys with a time to live: rows before a gap longer than it no longer count."""
+"""Keys with a time to live (TTL): rows before a gap longer than the TTL no longer count."""
 
 import random
 import re
+from collections import Counter
 from itertools import count
 from typing import Any
 
@@ -17,13 +18,13 @@ SCHEMA = pa.schema(
     {"case_id": pa.int32(), "k": pa.string(), "v": pa.int32()}
     | {"event_time": pa.timestamp("ms", "UTC"), "seq": pa.int64(), "arrival": pa.int64()}
 )
-KEY: dict[str, Any] = {"by": ("case_id", "k"), "ttl": TTL}
+KEY_AND_TTL: dict[str, Any] = {"by": ("case_id", "k"), "ttl": TTL}
 OPERATORS: dict[str, Operator] = {
-    "merged": Aggregate(aggregates={"n": "count(v)", "most": "max(v)"}, **KEY),
-    "not merged": Aggregate(aggregates={"n": "count(DISTINCT v)", "mean": "avg(v)"}, **KEY),
-    "first": Deduplicate(**KEY),
-    "last": Deduplicate(keep="last", **KEY),
-    "arrived last": Deduplicate(keep="last", order="arrival", **KEY),
+    "merged": Aggregate(aggregates={"n": "count(v)", "most": "max(v)"}, **KEY_AND_TTL),
+    "not merged": Aggregate(aggregates={"n": "count(DISTINCT v)", "mean": "avg(v)"}, **KEY_AND_TTL),
+    "first": Deduplicate(**KEY_AND_TTL),
+    "last": Deduplicate(keep="last", **KEY_AND_TTL),
+    "arrived last": Deduplicate(keep="last", order="arrival", **KEY_AND_TTL),
 }
 Row = dict[str, Any]
 
@@ -46,59 +47,71 @@ def _within_ttl(rows: list[Row]) -> list[Row]:
     return sorted(period, key=lambda r: r["arrival"])
 
 
-def _merged(rows: list[Row]) -> tuple[Any, ...]:
-    found, at = None, 0
+def _count_and_max(rows: list[Row]) -> tuple[Any, ...]:
+    """The results, and the position (batch and arrival) of the row that last changed one of them."""
+    found, at = (), 0
     for n, row in enumerate(rows, 1):
         values = [r["v"] for r in rows[:n] if r["v"] is not None]
         if (now := (len(values), max(values, default=None))) != found:
             found, at = now, row["arrival"]
-    return (*(found or ()), 1, at)
+    return (*found, 1, at)
 
 
-def _not_merged(rows: list[Row]) -> tuple[Any, ...]:
+def _distinct_count_and_mean(rows: list[Row]) -> tuple[Any, ...]:
+    """The results, and the position of the last row."""
     values = [r["v"] for r in rows if r["v"] is not None]
     return len({*values}), sum(values) / len(values) if values else None, 1, rows[-1]["arrival"]
 
 
-def _kept(name: str, rows: list[Row]) -> tuple[Any, ...]:
+def _deduplicated(name: str, rows: list[Row]) -> tuple[Any, ...]:
     order = (lambda r: r["arrival"]) if name == "arrived last" else (lambda r: (r["event_time"], r["arrival"]))
     row = (min if name == "first" else max)(rows, key=order)
     return row["v"], row["arrival"]
 
 
 @pytest.mark.parametrize("name", OPERATORS)
-def test_generated_rows_give_the_result_of_the_model(spark: SparkSession, name: str) -> None:
+def test_rows_before_a_gap_longer_than_the_ttl_do_not_count(spark: SparkSession, name: str) -> None:
     rows, operator = _rows(), OPERATORS[name]
     by_key: dict[Any, list[Row]] = {}
     for row in rows:
         by_key.setdefault((row["case_id"], row["k"]), []).append(row)
-    model = {"merged": _merged, "not merged": _not_merged}.get(name) or (lambda rows: _kept(name, rows))
+    model = {"merged": _count_and_max, "not merged": _distinct_count_and_mean}.get(name) or (lambda rows: _deduplicated(name, rows))
     wanted = {key: model(_within_ttl(of_key)) for key, of_key in by_key.items()}
     frame = spark.createDataFrame(pa.Table.from_pylist(random.Random(1).sample(rows, len(rows)), SCHEMA)).repartition(3)
     result = operator(frame)
     columns = result.columns[2:] if isinstance(operator, Aggregate) else ["v", "arrival"]
-    assert {(row["case_id"], row["k"]): tuple(row[c] for c in columns) for row in result.collect()} == wanted
+    found = Counter((row["case_id"], row["k"], *(row[c] for c in columns)) for row in result.collect())
+    assert found == Counter((*key, *values) for key, values in wanted.items())
     assert sum(len(_within_ttl(of_key)) < len(of_key) for of_key in by_key.values()) > CASES / 2
 
 
-@pytest.mark.parametrize(
-    "make", [lambda **how: Aggregate(by="k", aggregates={"n": "count(*)"}, **how), lambda **how: Deduplicate(by="k", **how)]
-)
-def test_a_step_reads_the_kept_rows_of_its_keys_and_expired_keys_if_they_are_removed(make: Any) -> None:
+MAKE = [lambda **how: Aggregate(by="k", aggregates={"n": "count(*)"}, **how), lambda **how: Deduplicate(by="k", **how)]
+"""Both operators, with other parameters."""
+
+
+@pytest.mark.parametrize("make", MAKE)
+def test_a_step_reads_kept_rows_and_with_retract_expired_keys(make: Any) -> None:
     kept = Kept(3_600_000)
     assert make().reads == NewRows()
     assert make(ttl="1 hour").reads == ByKey(("k",), keeps=kept)
     assert make(ttl="1 hour", after_ttl="retract").reads == ByKey(("k",), ttl=3_600_000, keeps=kept)
     by_clock = make(ttl="1 hour", after_ttl="retract", ttl_by="processing").reads
     assert by_clock == ByKey(("k",), ttl=3_600_000, ttl_by="processing", keeps=kept)
-    for how, message in [
+
+
+@pytest.mark.parametrize("make", MAKE)
+@pytest.mark.parametrize(
+    ("parameters", "message"),
+    [
         ({"ttl": 0}, "`ttl` is 0; legal: a duration of more than zero, or None"),
         ({"ttl": "1 day", "ttl_by": "wall"}, "`ttl_by` is 'wall'; legal: event, processing"),
         ({"after_ttl": "retract"}, "`after_ttl` is 'retract'; legal: keep; or retract, with a `ttl`"),
         ({"ttl": 1, "after_ttl": "drop"}, "`after_ttl` is 'drop'; legal: keep; or retract"),
-    ]:
-        with pytest.raises(OperatorError, match=re.escape(message)):
-            make(**how)
+    ],
+)
+def test_an_illegal_ttl_is_refused(make: Any, parameters: dict[str, Any], message: str) -> None:
+    with pytest.raises(OperatorError, match=re.escape(message)):
+        make(**parameters)
 
 
 def test_windows_have_no_time_to_live() -> None:

@@ -1,4 +1,4 @@
-"""The window join and coGroup give the pairs and groups of the model for every window, with null keys and late rows."""
+"""The window join and coGroup give the pairs and groups of the model for four kinds of windows, with null keys and late rows."""
 
 import random
 import re
@@ -15,12 +15,14 @@ from operators import CoGroup, ColumnError, OperatorError, Session, StreamingErr
 from operators.engine_columns import WATERMARK
 from operators.window_join import How
 from operators.windows import Aligned
-from tests.operators.test_windows import WINDOWS
-from tests.support.windows_model import Span, TimedRow, open_windows
+from tests.operators.frames import by_tag, tagged
+from tests.support.windows_model import WINDOWS, Span, TimedRow, open_windows
 
 SOME_WINDOWS = ["tumbling, shifted", "sliding, no whole multiple", "sliding, gaps", "cumulative"]
 SCHEMA = pa.schema({"k": pa.string(), "t": pa.int64(), "id": pa.int64(), "v": pa.int64(), "w": pa.int64()})
+TIMES = ("window_start", "window_end", "result_time", "final_at")
 Pair = tuple[int | None, int | None, Span]
+"""The ids of the left and the right row, and the window."""
 
 
 def _rows(window: Aligned, seed: int) -> list[TimedRow]:
@@ -42,13 +44,16 @@ def _frame(spark: SparkSession, rows: Sequence[TimedRow]) -> DataFrame:
     return spark.createDataFrame(table).select("k", "id", "v", *times)
 
 
-def _pairs(window: Aligned, left: Sequence[TimedRow], right: Sequence[TimedRow], how: str, smaller: bool) -> Counter[Pair]:
+def _joined_by_the_model(
+    window: Aligned, left: Sequence[TimedRow], right: Sequence[TimedRow], has_residual: bool
+) -> dict[str, Counter[Pair]]:
+    """The pairs and unmatched rows of each join type, with their window; the residual is `left.v < right.v`."""
     windows_of = [[(n, r, span) for n, r in enumerate(rows) for span in open_windows(window, r)] for rows in (left, right)]
     pairs = Counter(
         (n, m, span)
         for n, one, span in windows_of[0]
-        for m, other, also in windows_of[1]
-        if span == also and one.k is not None and one.k == other.k and (not smaller or (one.v or 0) < (other.v or 0))
+        for m, other, other_span in windows_of[1]
+        if span == other_span and one.k is not None and one.k == other.k and (not has_residual or (one.v or 0) < (other.v or 0))
     )
     lefts, rights = {(n, s) for n, _, s in pairs}, {(m, s) for _, m, s in pairs}
     unmatched_left = Counter[Pair]((n, None, span) for n, _, span in windows_of[0] if (n, span) not in lefts)
@@ -61,7 +66,7 @@ def _pairs(window: Aligned, left: Sequence[TimedRow], right: Sequence[TimedRow],
         "full": pairs + unmatched_left + unmatched_right,
         "semi": matched,
         "anti": unmatched_left,
-    }[how]
+    }
 
 
 @pytest.mark.parametrize("name", SOME_WINDOWS)
@@ -69,29 +74,22 @@ def test_every_join_type_equals_the_model(spark: SparkSession, name: str) -> Non
     window = WINDOWS[name]
     left, right = _rows(window, 1), _rows(window, 2)
     frames = _frame(spark, left), _frame(spark, right)
-    parts, wanted = [], {}
-    for how in ("inner", "left", "right", "full", "semi", "anti"):
-        for smaller in (False, True):
-            tag = f"{how} {smaller}"
-            join = WindowJoin(on="k", window=window, how=how, residual="left_v < right_v" if smaller else None)
-            found = join(*frames)
-            one, other = ("id", F.lit(None).cast("bigint")) if how in ("semi", "anti") else ("left_id", F.col("right_id"))
-            spans = [F.unix_millis(c) for c in ("window_start", "window_end", "result_time", "final_at")]
-            parts.append(found.select(F.lit(tag), F.col(one).alias("one"), other.alias("other"), *spans))
-            wanted[tag] = _pairs(window, left, right, how, smaller)
-    every = parts[0]
-    for part in parts[1:]:
-        every = every.union(part)
-    found_rows: dict[str, Counter[Pair]] = {tag: Counter() for tag in wanted}
-    for tag, one, other, start, end, result, final in every.collect():
-        assert result == final == end - 1
-        found_rows[tag][one, other, (start, end)] += 1
-    assert found_rows == wanted
+    joined: dict[str, DataFrame] = {}
+    wanted: dict[str, Counter[tuple[Any, ...]]] = {}
+    for has_residual in (False, True):
+        for how, pairs in _joined_by_the_model(window, left, right, has_residual).items():
+            join = WindowJoin(on="k", window=window, how=how, residual="left_v < right_v" if has_residual else None)
+            ids = ["id AS one", "bigint(null) AS other"] if how in ("semi", "anti") else ["left_id AS one", "right_id AS other"]
+            joined[f"{how} {has_residual}"] = join(*frames).selectExpr(*ids, *[f"unix_millis({time}) AS {time}" for time in TIMES])
+            wanted[f"{how} {has_residual}"] = Counter(
+                {(one, other, start, end, end - 1, end - 1): rows for (one, other, (start, end)), rows in pairs.items()}
+            )
     assert all(wanted.values())
+    assert by_tag(tagged(joined)) == wanted
 
 
 @pytest.mark.parametrize("name", SOME_WINDOWS)
-def test_a_group_contains_the_rows_of_both_sides_in_order(spark: SparkSession, name: str) -> None:
+def test_a_group_contains_the_rows_of_both_sides_ordered_by_event_time(spark: SparkSession, name: str) -> None:
     window = WINDOWS[name]
     left, right = _rows(window, 3), _rows(window, 4)
     wanted: dict[Any, tuple[list[tuple[int, int]], list[tuple[int, int]]]] = {}
@@ -103,16 +101,18 @@ def test_a_group_contains_the_rows_of_both_sides_in_order(spark: SparkSession, n
     found = CoGroup(on="k", window=window)(_frame(spark, left), _frame(spark, right))
     ids = [F.transform(side, lambda row: F.struct(F.unix_millis(row["event_time"]), row["id"])).alias(side) for side in ("left", "right")]
     spans = [F.unix_millis(c) for c in ("window_start", "window_end")]
-    found_rows = {}
+    found_rows: dict[Any, tuple[list[tuple[int, int]], list[tuple[int, int]]]] = {}
     for k, start, end, lefts, rights in found.select("k", *spans, *ids).collect():
         assert [t for t, _ in lefts] == sorted(t for t, _ in lefts)
         assert [t for t, _ in rights] == sorted(t for t, _ in rights)
         null_side = None if k is not None else int(not lefts)
-        found_rows[k, (start, end), null_side] = (sorted(map(tuple, lefts)), sorted(map(tuple, rights)))
+        where = (k, (start, end), null_side)
+        assert where not in found_rows, "a group is returned once"
+        found_rows[where] = (sorted(map(tuple, lefts)), sorted(map(tuple, rights)))
     assert found_rows == {where: (sorted(one), sorted(other)) for where, (one, other) in wanted.items()}
 
 
-def test_the_expression_rows_makes_the_rows_of_the_result(spark: SparkSession) -> None:
+def test_rows_computes_the_results_of_a_group(spark: SparkSession) -> None:
     left = _frame(spark, [TimedRow("a", 1, 0), TimedRow("a", 2, 0), TimedRow("b", 3, 0)])
     right = _frame(spark, [TimedRow("a", 4, 0), TimedRow("a", 5, 0)])
     count = CoGroup(on="k", window=Tumbling(size=10), rows="transform(left, l -> named_struct('id', l.id, 'matches', size(right)))")
@@ -140,7 +140,7 @@ def test_an_existing_window_column_is_kept_under_a_prefix(spark: SparkSession) -
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: WindowJoin(on="k", window=Tumbling(size=1), how="outer"), "`how` is 'outer'; legal: inner, left, right, full, semi, anti"),  # pyright: ignore[reportArgumentType]
+        (lambda: WindowJoin(on="k", window=Tumbling(size=1), how="outer"), "`how` is 'outer'; legal: inner, left, right, full, semi, anti"),
         (lambda: WindowJoin(on=(), window=Tumbling(size=1)), "`on` is (); legal: at least one column"),
         (
             lambda: WindowJoin(on="k", window=Tumbling(size=1), left_prefix="r_", right_prefix="r_"),

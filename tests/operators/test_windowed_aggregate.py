@@ -24,8 +24,7 @@ from operators import (
 )
 from operators.engine_columns import WATERMARK
 from operators.windows import Aligned
-from tests.operators.test_windows import WINDOWS
-from tests.support.windows_model import Span, TimedRow, aggregated, open_windows, windows_at
+from tests.support.windows_model import WINDOWS, Span, TimedRow, aggregated, open_windows, windows_at
 
 MERGEABLE = {"n": "count(*)", "total": "SUM(v)", "least": "min( v )", "most": "max(v)"}
 ALL_AGGREGATES = {**MERGEABLE, "different": "count(DISTINCT v)"}

@@ -2,7 +2,6 @@
 
 import random
 import re
-from datetime import timedelta
 from typing import Any
 
 import pyarrow as pa
@@ -25,27 +24,9 @@ from operators import (
 )
 from operators._support.panes import pane_of
 from operators.windows import Aligned
-from tests.support.windows_model import windows_at
+from tests.support.windows_model import WINDOWS, windows_at
 
 DAY = 86_400_000
-WINDOWS: dict[str, Aligned] = {
-    "tumbling": Tumbling(size=1_000),
-    "tumbling, shifted": Tumbling(size=1_000, offset=250),
-    "tumbling, shifted back": Tumbling(size="1 s", offset="-250 ms"),
-    "tumbling, shifted by more than its size": Tumbling(size=1_000, offset=12_345),
-    "tumbling, 1 ms": Tumbling(size=1),
-    "a day at another meridian": Tumbling(size="1 day", offset=timedelta(hours=-8)),
-    "sliding": Sliding(size=10_000, slide=2_000),
-    "sliding, shifted": Sliding(size=10_000, slide=2_000, offset=-700),
-    "sliding, no whole multiple": Sliding(size=1_000, slide=300),
-    "sliding, coprime": Sliding(size=7, slide=5, offset=3),
-    "sliding, as long as its slide": Sliding(size=1_000, slide=1_000),
-    "sliding, gaps": Sliding(size=300, slide=1_000, offset=100),
-    "sliding, gaps without a common measure": Sliding(size=7, slide=11),
-    "cumulative": Cumulative(size=1_000, step=250),
-    "cumulative, shifted": Cumulative(size=900, step=300, offset=-50),
-    "cumulative, one step": Cumulative(size=1_000, step=1_000),
-}
 
 
 def _times(window: Aligned) -> list[int]:

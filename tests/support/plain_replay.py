@@ -8,12 +8,13 @@ import pyarrow as pa
 from assets.contracts import BoundedOutOfOrderness, SourceContract
 from platform_defs.engine import Engine
 from platform_defs.engine.ingest.replay import Replay
-from platform_defs.engine.ingest.uncommitted import ATTEMPT, REPLAY
 from platform_defs.engine.inputs.schemas import log_schema
 from platform_defs.engine.lake.small_queries import in_memory
 
 Row = tuple[str | None, int, int, int, int]
 """A row's key, value, time in epoch ms, batch, and number within the batch."""
+MOST_ROWS_OF_BATCH = 1_000_000
+"""A row's arrival is its number plus this for each batch before, because arrivals must be unique in a replay."""
 _COLUMNS = pa.schema(
     {
         **{"seq": pa.int64(), "arrival": pa.int64()},
@@ -24,7 +25,7 @@ _COLUMNS = pa.schema(
 
 
 def is_plain(contract: SourceContract) -> bool:
-    """Whether a source has the columns of `small_sources.ROW`, and its contract accepts every row."""
+    """Whether a source has the columns of `small_sources.ROW`, rejects no row, and has no event times or watermarks from elsewhere."""
     own = [(f.name, f.dataType.simpleString(), f.nullable) for f in contract.struct.fields]
     return (
         own == [("k", "string", True), ("v", "int", True), ("ts", "timestamp", True)]
@@ -35,29 +36,27 @@ def is_plain(contract: SourceContract) -> bool:
     )
 
 
-def plain_replay(engine: Engine, rows: Mapping[str, Sequence[Row]], marks: Sequence[Mapping[str, int]]) -> None:
+def plain_replay(engine: Engine, rows: Mapping[str, Sequence[Row]], watermarks: Sequence[Mapping[str, int]]) -> None:
     """Replay rows of plain sources; see `Replay`."""
-    real = engine.ingestion.replay
-    frames: Any = {name: of_source for name, of_source in rows.items() if of_source}
-    _PlainReplay(real.spark, real.lake, real.ledger, real.contracts, require=real.require)(frames, marks)
+    engine_replay = engine.ingestion.replay
+    rows_by_source: Any = {name: of_source for name, of_source in rows.items() if of_source}
+    plain = _PlainReplay(
+        engine_replay.spark, engine_replay.lake, engine_replay.ledger, engine_replay.contracts, require=engine_replay.require
+    )
+    plain(rows_by_source, watermarks)
 
 
 class _PlainReplay(Replay):
-    """Appends rows that are given as tuples in place of frames."""
+    """A replay whose rows are tuples instead of frames."""
 
-    def _log(self, frame: Any, contract: SourceContract, head: int, batches: int, now: int) -> dict[int, tuple[int, int, int]]:
+    def _log(self, rows: Any, contract: SourceContract, head: int, batches: int, now: int) -> dict[int, tuple[int, int, int]]:
         times: dict[int, list[int]] = {}
-        for _, _, at, batch, _ in frame:
+        for _, _, at, batch, _ in rows:
             times.setdefault(batch, []).append(at)
         written = [
-            (head + 1 + batch, batch * 1_000_000 + number, at * 1_000, at * 1_000, k, v, at * 1_000) for k, v, at, batch, number in frame
+            (head + 1 + batch, batch * MOST_ROWS_OF_BATCH + number, *(at * 1_000,) * 2, k, v, at * 1_000)
+            for k, v, at, batch, number in rows
         ]
         columns = [pa.array(column, field.type) for column, field in zip(zip(*written, strict=True), _COLUMNS, strict=True)]
-        self.lake.append(
-            in_memory(self.spark, pa.table(columns, schema=_COLUMNS), log_schema(contract)),
-            contract.log,
-            {ATTEMPT: {"seq": head + batches, "input": REPLAY}},
-            after=self._newest_attempt(contract, head),
-            pruned_by=["seq", "event_time", *contract.unique_key[:1]],
-        )
+        self._append(in_memory(self.spark, pa.table(columns, schema=_COLUMNS), log_schema(contract)), contract, head, batches)
         return {batch: (len(of_batch), min(of_batch), max(of_batch)) for batch, of_batch in times.items()}

@@ -17,7 +17,7 @@ from operators.engine_columns import ARRIVAL
 from platform_defs.engine import Engine
 from platform_defs.engine.accounting.day_accounts import DayAccount
 from platform_defs.engine.formats.reader import MALFORMED, PATH, RAW
-from tests.support.plain_replay import Row, is_plain, plain_replay
+from tests.support.plain_replay import MOST_ROWS_OF_BATCH, Row, is_plain, plain_replay
 
 _RAW_ROW = pa.schema({"k": pa.string(), "v": pa.string(), "ts": pa.string(), "_batch": pa.int32(), ARRIVAL: pa.int64()})
 START = 1_772_323_200_000  # 2026-03-01 00:00:00 UTC
@@ -95,7 +95,7 @@ def raw_rows(spark: SparkSession, rows: Sequence[tuple[Any, ...]]) -> DataFrame:
     """Rows to be replayed, given as k, v, event time (text), batch index and number within the batch."""
     columns = zip(*rows, strict=True) if rows else [()] * len(_RAW_ROW)
     frame = spark.createDataFrame(pa.table([pa.array(c, f.type) for c, f in zip(columns, _RAW_ROW, strict=True)], schema=_RAW_ROW))
-    unique = (F.col("_batch") * 1_000_000 + F.col(ARRIVAL)).cast("bigint").alias(ARRIVAL)
+    unique = (F.col("_batch") * MOST_ROWS_OF_BATCH + F.col(ARRIVAL)).cast("bigint").alias(ARRIVAL)
     nothing = F.lit(None).cast("string")
     return frame.select("k", "v", "ts", "_batch", unique, F.lit("").alias(RAW), F.lit("").alias(PATH), nothing.alias(MALFORMED))
 

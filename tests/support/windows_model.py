@@ -2,13 +2,33 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import timedelta
 from typing import Any
 
-from operators import Cumulative, Tumbling
+from operators import Cumulative, Sliding, Tumbling
 from operators.timing import duration_ms
 from operators.windows import Aligned
 
 Span = tuple[int, int]
+WINDOWS: dict[str, Aligned] = {
+    "tumbling": Tumbling(size=1_000),
+    "tumbling, shifted": Tumbling(size=1_000, offset=250),
+    "tumbling, shifted back": Tumbling(size="1 s", offset="-250 ms"),
+    "tumbling, shifted by more than its size": Tumbling(size=1_000, offset=12_345),
+    "tumbling, 1 ms": Tumbling(size=1),
+    "a day at another meridian": Tumbling(size="1 day", offset=timedelta(hours=-8)),
+    "sliding": Sliding(size=10_000, slide=2_000),
+    "sliding, shifted": Sliding(size=10_000, slide=2_000, offset=-700),
+    "sliding, no whole multiple": Sliding(size=1_000, slide=300),
+    "sliding, coprime": Sliding(size=7, slide=5, offset=3),
+    "sliding, as long as its slide": Sliding(size=1_000, slide=1_000),
+    "sliding, gaps": Sliding(size=300, slide=1_000, offset=100),
+    "sliding, gaps without a common measure": Sliding(size=7, slide=11),
+    "cumulative": Cumulative(size=1_000, step=250),
+    "cumulative, shifted": Cumulative(size=900, step=300, offset=-50),
+    "cumulative, one step": Cumulative(size=1_000, step=1_000),
+}
+"""Windows of every kind: shifted, with gaps, overlapping, and of one pane."""
 
 
 def windows_at(window: Aligned, t: int) -> list[Span]:

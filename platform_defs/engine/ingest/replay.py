@@ -76,17 +76,21 @@ class Replay(LedgerWriter):
                 raise IngestError.no_such_batch(contract.name, unknown, batches)
             seq = (F.col(BATCH) + head + 1).cast("bigint").alias(SEQ)
             log = validated.select(seq, *[f.name for f in log_schema(contract).fields if f.name != SEQ])
-            self.lake.append(
-                log,
-                contract.log,
-                {ATTEMPT: {"seq": head + batches, "input": REPLAY}},
-                after=self._newest_attempt(contract, head),
-                pruned_by=[SEQ, EVENT_TIME, *contract.unique_key[:1]],
-                writer_options=PARQUET_V2,
-            )
+            self._append(log, contract, head, batches)
             return {batch: (count, first, last) for batch, count, first, last in counts}
         finally:
             validated.unpersist()
+
+    def _append(self, log: DataFrame, contract: SourceContract, head: int, batches: int) -> None:
+        """Append the rows of all batches to a source's log, in one commit."""
+        self.lake.append(
+            log,
+            contract.log,
+            {ATTEMPT: {"seq": head + batches, "input": REPLAY}},
+            after=self._newest_attempt(contract, head),
+            pruned_by=[SEQ, EVENT_TIME, *contract.unique_key[:1]],
+            writer_options=PARQUET_V2,
+        )
 
     def _newest_attempt(self, contract: SourceContract, head: int) -> dict[str, Any] | None:
         """The attempt of the log's newest commit with rows, after which the replay is committed.

@@ -1,5 +1,6 @@
 """The lineage of a table's columns, as Dagster shows it: also of columns that a preparation renames or computes."""
 
+from collections.abc import Mapping
 from dataclasses import is_dataclass, replace
 from types import SimpleNamespace
 from typing import Any
@@ -34,21 +35,26 @@ from operators._support.firings import FIRING
 from operators.contract import NamesColumns
 from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ
 from tests.support.example_operators import RunningTotal
-from tests.support.small_sources import ROW
 
-SOURCES = {name: SourceContract(name=name, schema=ROW, event_time="ts") for name in ("l", "r")}
-HOUR, ROWS = Tumbling(size="1 hour"), "transform(elements, e -> struct(e.v AS v))"
+COMMENTED = "k STRING COMMENT 'the key', v BIGINT COMMENT 'the value', ts TIMESTAMP COMMENT 'the time'"
+SOURCES = {name: SourceContract(name=name, schema=COMMENTED, event_time="ts") for name in ("l", "r")}
+HOURLY, ROWS = Tumbling(size="1 hour"), "transform(elements, e -> struct(e.v AS v))"
 JOIN = IntervalJoin(on="id", lower=0, upper="1 hour")
 
 
-def counts_of(by: str, **aggregates: str) -> WindowedAggregate:
-    return WindowedAggregate(by=by, window=Tumbling(size="1 hour"), aggregates=aggregates)
+def hourly_aggregate(by: str, **aggregates: str) -> WindowedAggregate:
+    return WindowedAggregate(by=by, window=HOURLY, aggregates=aggregates)
+
+
+def engine_of(*tables: DerivedAsset, sources: Mapping[str, SourceContract] = SOURCES, schema: StructType | None = None) -> Any:
+    """An engine with sources and tables, of which each has the schema."""
+    views = SimpleNamespace(table=lambda _: SimpleNamespace(schema=schema))
+    return SimpleNamespace(sources=sources, assets={table.name: table for table in tables}, views=views)
 
 
 def lineage(derived: DerivedAsset, *columns: str) -> dict[str, list[tuple[str, str]]]:
     """Each column with the source and the source's column from which it is computed."""
-    engine: Any = SimpleNamespace(sources=SOURCES)
-    found = column_lineage(engine, derived, columns).deps_by_column
+    found = column_lineage(engine_of(), derived, columns).deps_by_column
     return {column: [(dep.asset_key.path[-1], dep.column_name) for dep in deps] for column, deps in found.items()}
 
 
@@ -72,55 +78,84 @@ def test_a_prepared_column_comes_from_the_columns_that_its_sql_reads():
     assert found == {"id": [("l", "k"), ("r", "k"), ("r", "v")], "more": [("l", "v")], "ts": [("r", "ts")]}
 
 
-def test_a_column_has_its_own_description_or_that_of_the_column_it_comes_from():
-    texts = {"k": "the key", "v": "the value", "ts": "the time"}
-    schema = ", ".join(f"{name} {kind} COMMENT '{texts[name]}'" for name, kind in (("k", "STRING"), ("v", "BIGINT"), ("ts", "TIMESTAMP")))
-    sources = {name: SourceContract(name=name, schema=schema, event_time="ts") for name in ("l", "r")}
-    prepare = {"l": Preparation(select="k AS id, v AS value, k || v AS both, ts"), "r": Preparation(select="k AS id, ts")}
-    pairs = DerivedAsset(name="pairs", inputs=("l", "r"), operator=JOIN, prepare=prepare)
-    counts = counts_of("id", value="max(value)", n="count(*)")
-    made = DerivedAsset(name="counts", inputs=("pairs",), operator=counts, columns={"n": "how many pairs"})
-    top = TopK(k=1, order_by="value DESC")
-    ranked = DerivedAsset(name="ranked", inputs=("l",), operator=Consecutive(of=counts_of("k", value="max(v)", v="sum(v)"), then=top))
-    again = DerivedAsset(name="again", inputs=("r", "pairs"), operator=IntervalJoin(on="id", lower=0, upper=0, right_prefix="pair_"))
-    shaped = replace(pairs, name="shaped", shape=lambda rows: rows)
-    engine: Any = SimpleNamespace(sources=sources, assets={"pairs": pairs, "counts": made, "again": again})
-    of_pairs = column_descriptions(engine, pairs, ["id", "value", "both", "left_seq"])
-    assert of_pairs == {"id": "the key", "value": "the value", "left_seq": COLUMN_DESCRIPTIONS["seq"]}
-    assert column_descriptions(engine, made, ["id", "value", "n"]) == {"id": "the key", "n": "how many pairs"}
-    assert column_descriptions(engine, ranked, ["k", "v", "value"]) == {"k": "the key"}
-    found = column_descriptions(engine, again, ["left_v", "pair_value", "pair_left_seq", "pair_event_time"])
-    assert found == {"left_v": "the value", "pair_value": "the value"} | {
-        "pair_left_seq": COLUMN_DESCRIPTIONS["seq"],
-        "pair_event_time": COLUMN_DESCRIPTIONS["event_time"],
-    }
-    assert column_descriptions(engine, shaped, ["id", "value"]) == {}
-    added = replace(pairs, name="added", shape=Shape(select="*, upper(id) AS k"))
-    assert column_descriptions(engine, added, ["id", "k"]) == {"id": "the key"}
-    assert [*column_lineage(engine, added, ["id", "k"]).deps_by_column] == ["id"]
+PAIRS = DerivedAsset(
+    name="pairs",
+    inputs=("l", "r"),
+    operator=JOIN,
+    prepare={
+        "l": Preparation(select="k AS id, v AS value, k || v AS both, ts"),
+        "r": Preparation(select="k AS id, ts"),
+    },
+)
+COUNTS = DerivedAsset(
+    name="counts",
+    inputs=("pairs",),
+    operator=hourly_aggregate("id", value="max(value)", n="count(*)"),
+    columns={"n": "how many pairs"},
+)
+LARGEST = DerivedAsset(
+    name="largest",
+    inputs=("l",),
+    operator=Consecutive(of=hourly_aggregate("k", value="max(v)", v="sum(v)"), then=TopK(k=1, order_by="value DESC")),
+)
+JOINED_WITH_PAIRS = DerivedAsset(
+    name="joined_with_pairs", inputs=("r", "pairs"), operator=IntervalJoin(on="id", lower=0, upper=0, right_prefix="pair_")
+)
+FUNCTION_OF_PAIRS = replace(PAIRS, name="function_of_pairs", shape=lambda rows: rows)
+EXTENDED_PAIRS = replace(PAIRS, name="extended_pairs", shape=Shape(select="*, upper(id) AS k"))
+
+
+@pytest.mark.parametrize(
+    ("table", "descriptions"),
+    [
+        pytest.param(
+            PAIRS,
+            {"id": "the key", "value": "the value", "both": None, "left_seq": COLUMN_DESCRIPTIONS[SEQ]},
+            id="renamed and computed columns of a source",
+        ),
+        pytest.param(COUNTS, {"id": "the key", "value": None, "n": "how many pairs"}, id="a description of the table itself"),
+        pytest.param(LARGEST, {"k": "the key", "v": None, "value": None}, id="an aggregate with the name of a column"),
+        pytest.param(
+            JOINED_WITH_PAIRS,
+            {
+                "left_v": "the value",
+                "pair_value": "the value",
+                "pair_left_seq": COLUMN_DESCRIPTIONS[SEQ],
+                "pair_event_time": COLUMN_DESCRIPTIONS[EVENT_TIME],
+            },
+            id="prefixed columns of a source and a table",
+        ),
+        pytest.param(FUNCTION_OF_PAIRS, {"id": None, "value": None}, id="a shape that is a function"),
+        pytest.param(EXTENDED_PAIRS, {"id": "the key", "k": None}, id="a column that the shape adds"),
+    ],
+)
+def test_a_column_has_its_own_description_or_that_of_the_column_it_comes_from(table: DerivedAsset, descriptions: dict[str, str | None]):
+    found = column_descriptions(engine_of(PAIRS, COUNTS), table, [*descriptions])
+    assert found == {column: text for column, text in descriptions.items() if text}
+
+
+def test_a_column_that_a_shape_adds_has_no_lineage():
+    assert [*lineage(EXTENDED_PAIRS, "id", "k")] == ["id"]
 
 
 @pytest.mark.parametrize("is_ranked", [False, True])
-def test_a_column_below_a_prefix_of_a_window_join_is_described(is_ranked: bool):
-    schema = "k STRING COMMENT 'the key', v BIGINT COMMENT 'the value', ts TIMESTAMP"
-    sources = {name: SourceContract(name=name, schema=schema, event_time="ts") for name in ("l", "r")}
-    pairs = WindowJoin(on="k", window=HOUR, left_prefix="a_", right_prefix="b_")
+def test_a_prefixed_column_of_a_window_join_is_described(is_ranked: bool):
+    pairs = WindowJoin(on="k", window=HOURLY, left_prefix="a_", right_prefix="b_")
     operator = Consecutive(of=pairs, then=TopK(k=1, order_by="a_v")) if is_ranked else pairs
     ranked = DerivedAsset(name="ranked", inputs=("l", "r"), operator=operator)
     values = {"a_v": "the value", "b_v": "the value", "b_arrival": COLUMN_DESCRIPTIONS[ARRIVAL]}
-    engine: Any = SimpleNamespace(sources=sources, assets={})
-    assert column_descriptions(engine, ranked, ["k", "v", *values, "rank"]) == {"k": "the key"} | values
-    assert [*column_lineage(engine, ranked, ["k", "v", *values, "rank"]).deps_by_column] == ["k", *values]
+    assert column_descriptions(engine_of(), ranked, ["k", "v", *values, "rank"]) == {"k": "the key"} | values
+    assert [*lineage(ranked, "k", "v", *values, "rank")] == ["k", *values]
     semi = replace(ranked, operator=replace(pairs, how="semi"))
-    assert column_descriptions(engine, semi, ["v", "a_v", "b_v"]) == {"v": "the value"}
+    assert column_descriptions(engine_of(), semi, ["v", "a_v", "b_v"]) == {"v": "the value"}
     assert lineage(semi, "k", "v", "b_v") == {"k": [("l", "k")], "v": [("l", "v")]}
-    engine.assets |= {name: DerivedAsset(name=name, inputs=(name[-1],), operator=Deduplicate(by="k")) for name in ("of_l", "of_r")}
+    tables = [DerivedAsset(name=f"of_{name}", inputs=(name,), operator=Deduplicate(by="k")) for name in ("l", "r")]
     over_tables = replace(ranked, inputs=("of_l", "of_r"))
-    assert column_descriptions(engine, over_tables, ["a_v", "b_v"]) == {"a_v": "the value", "b_v": "the value"}
+    assert column_descriptions(engine_of(*tables), over_tables, ["a_v", "b_v"]) == {"a_v": "the value", "b_v": "the value"}
 
 
-class Own(Deduplicate):
-    """An operator of one's own, whose attributes are no parameters of Tidemark's operators."""
+class UserOperator(Deduplicate):
+    """A user's operator: its attributes have the names of parameters of Tidemark's operators, but another meaning."""
 
     aggregates, rows, of, left_prefix = 5, "last", None, 7
 
@@ -128,43 +163,40 @@ class Own(Deduplicate):
 @pytest.mark.parametrize(
     ("operator", "described"),
     [
-        (ProcessWindow(by="k", window=HOUR, rows=ROWS), ["k"]),
+        (ProcessWindow(by="k", window=HOURLY, rows=ROWS), ["k"]),
         (ProcessCountWindow(by="k", size=2, rows=ROWS), ["k"]),
-        (CoGroup(on="k", window=HOUR, rows="transform(left, l -> l.v)"), ["k"]),
-        (Consecutive(of=ProcessWindow(by="k", window=HOUR, rows=ROWS), then=TopK(k=1, order_by="v")), ["k"]),
+        (CoGroup(on="k", window=HOURLY, rows="transform(left, l -> l.v)"), ["k"]),
+        (Consecutive(of=ProcessWindow(by="k", window=HOURLY, rows=ROWS), then=TopK(k=1, order_by="v")), ["k"]),
         (CountWindowAggregate(by="k", size=2, aggregates={"v": "max(v)"}), ["k"]),
         (Aggregate(by="k", aggregates={"v": "max(v)"}), ["k"]),
         (Deduplicate(by="k"), ["k", "v"]),
-        (Own(by="k"), ["k", "v"]),
+        (UserOperator(by="k"), ["k", "v"]),
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Operator) else ",".join(value),
 )
 def test_a_column_that_an_operator_computes_has_no_description_of_an_input(operator: Operator, described: list[str]):
-    schema = "k STRING COMMENT 'the key', v BIGINT COMMENT 'the value', ts TIMESTAMP"
-    sources = {name: SourceContract(name=name, schema=schema, event_time="ts") for name in ("l", "r")}
-    engine: Any = SimpleNamespace(sources=sources, assets={})
     table = DerivedAsset(name="t", inputs=("l", "r")[: len(operator.inputs)], operator=operator)
-    assert [*column_descriptions(engine, table, ["k", "v"])] == described
-    engine.assets["t"] = replace(table, operator=Deduplicate(by="k"), inputs=("l",))
-    over_table = replace(table, name="over", inputs=("t", "r")[: len(operator.inputs)])
-    assert [*column_descriptions(engine, over_table, ["k", "v"])] == described
+    assert [*column_descriptions(engine_of(), table, ["k", "v"])] == described
+    upstream = DerivedAsset(name="upstream", inputs=("l",), operator=Deduplicate(by="k"))
+    over_table = replace(table, inputs=("upstream", "r")[: len(operator.inputs)])
+    assert [*column_descriptions(engine_of(upstream), over_table, ["k", "v"])] == described
 
 
 EXAMPLES: tuple[Operator, ...] = (
     Aggregate(by="k", aggregates={"n": "count(*)"}),
     AsOfJoin(on="k"),
-    CoGroup(on="k", window=HOUR),
-    Consecutive(of=WindowedAggregate(by="k", window=HOUR, aggregates={"n": "count(*)"}), then=TopK(k=1, order_by="n")),
+    CoGroup(on="k", window=HOURLY),
+    Consecutive(of=WindowedAggregate(by="k", window=HOURLY, aggregates={"n": "count(*)"}), then=TopK(k=1, order_by="n")),
     CountWindowAggregate(by="k", size=2, aggregates={"n": "count(*)"}),
     Deduplicate(by="k"),
     IntervalJoin(on="k", lower=0, upper="1 hour"),
     ProcessCountWindow(by="k", size=2),
-    ProcessWindow(by="k", window=HOUR),
+    ProcessWindow(by="k", window=HOURLY),
     Select(),
-    TopK(by="k", k=1, order_by="v", window=HOUR),
+    TopK(by="k", k=1, order_by="v", window=HOURLY),
     TopN(by="k", rank_end=1, order_by="v"),
-    WindowJoin(on="k", window=HOUR),
-    WindowedAggregate(by="k", window=HOUR, aggregates={"n": "count(*)"}),
+    WindowJoin(on="k", window=HOURLY),
+    WindowedAggregate(by="k", window=HOURLY, aggregates={"n": "count(*)"}),
 )
 
 
@@ -175,29 +207,28 @@ def test_there_is_an_example_of_every_operator():
 
 @pytest.mark.parametrize("input_kind", ["source", "table"])
 @pytest.mark.parametrize("operator", [*EXAMPLES, RunningTotal()], ids=lambda operator: type(operator).__name__)
-def test_dagster_shows_the_columns_of_every_operator(operator: Operator, input_kind: str):
-    table = DerivedAsset(name="t", inputs=("l", "r")[: len(operator.inputs)], operator=operator)
+def test_the_key_of_every_operator_has_the_description_of_the_source(operator: Operator, input_kind: str):
+    """It also has the lineage of the source, if the operator reads the source itself."""
+    names = ("l", "r")[: len(operator.inputs)]
+    table = DerivedAsset(name="t", inputs=names, operator=operator)
     read = [["k", "v", EVENT_TIME, SEQ, ARRIVAL]] * len(operator.inputs)
     columns = operator.result_columns(*read) if isinstance(operator, NamesColumns) else None
     schema = StructType([StructField(column, StringType()) for column in columns or ("k", "total")])
-    described = "k STRING COMMENT 'the key', v BIGINT, ts TIMESTAMP"
-    sources = {name: SourceContract(name=name, schema=described, event_time="ts") for name in ("s", "l", "r")}
-    upstream = {name: DerivedAsset(name=name, inputs=("s",), operator=Deduplicate(by="k")) for name in ("l", "r")}
-    engine: Any = SimpleNamespace(
-        sources=sources if input_kind == "source" else {"s": sources["s"]},
-        assets={} if input_kind == "source" else upstream,
-        views=SimpleNamespace(table=lambda _: SimpleNamespace(schema=schema)),
-    )
-    shown = column_metadata(engine, table)["dagster/column_schema"].columns
-    assert [column.name for column in shown] == schema.names
-    assert {column.name: column.description for column in shown}["k"] == "the key"
+    upstream = [DerivedAsset(name=name, inputs=("s",), operator=Deduplicate(by="k")) for name in names]
+    of_tables = {"s": replace(SOURCES["l"], name="s")}
+    engine = engine_of(schema=schema) if input_kind == "source" else engine_of(*upstream, sources=of_tables, schema=schema)
+    shown = column_metadata(engine, table)
+    assert {column.name: column.description for column in shown["dagster/column_schema"].columns}["k"] == "the key"
+    deps = [(dep.asset_key.path[-1], dep.column_name) for dep in shown["dagster/column_lineage"].deps_by_column.get("k", ())]
+    assert deps == ([(name, "k") for name in names] if input_kind == "source" else [])
 
 
 def test_the_description_of_a_joined_key_is_that_of_the_first_input():
-    of = {name: SourceContract(name=name, schema=f"id STRING COMMENT 'of {name}', ts TIMESTAMP", event_time="ts") for name in ("z", "a")}
-    engine: Any = SimpleNamespace(sources=of, assets={})
-    assert column_descriptions(engine, DerivedAsset(name="both", inputs=("z", "a"), operator=JOIN), ["id"]) == {"id": "of z"}
+    schema = "id STRING COMMENT 'of {}', ts TIMESTAMP"
+    sources = {name: SourceContract(name=name, schema=schema.format(name), event_time="ts") for name in ("z", "a")}
+    both = DerivedAsset(name="both", inputs=("z", "a"), operator=JOIN)
+    assert column_descriptions(engine_of(sources=sources), both, ["id"]) == {"id": "of z"}
 
 
-def test_the_columns_that_only_some_operators_add_are_described() -> None:
+def test_the_literal_names_in_column_descriptions_are_those_of_the_operators() -> None:
     assert {FIRING, WINDOW_NUMBER} <= COLUMN_DESCRIPTIONS.keys()

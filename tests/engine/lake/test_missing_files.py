@@ -1,4 +1,4 @@
-"""Deleted data files: the error names the table, the file and the batches, and nothing is computed without them."""
+"""Deleted or corrupted data files: nothing is computed without them. The error names the table, a deleted file and its batches."""
 
 import re
 import shutil
@@ -8,6 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
+from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
@@ -22,6 +23,7 @@ from tests.support.example_operators import RunningTotal, Spread
 from tests.support.small_sources import DAY, HOUR, Event, join, land, replay, rows_of, source
 
 SOURCES = [source("l"), source("r", unique_key=("k", "v"))]
+LENIENT = ("spark.sql.files.ignoreCorruptFiles", "spark.sql.files.ignoreMissingFiles")
 
 
 @pytest.fixture(scope="module")
@@ -165,3 +167,26 @@ def test_a_deleted_upserted_table_is_rebuilt_from_its_changelog(make_engine: Mak
     shutil.rmtree(engine.lake.path("spread"))
     assert engine.advance("spread") == []
     assert rows_of(engine.views.table("spread")) == before
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        pytest.param(b"PAR1" + b"x" * 100 + b"PAR1", r"FAILED_READ_FILE\.(NO_HINT|CANNOT_READ_FILE_FOOTER)", id="corrupted"),
+        pytest.param(None, r"FAILED_READ_FILE\.FILE_NOT_EXIST", id="missing"),
+    ],
+)
+def test_a_corrupted_or_missing_file_is_an_error_although_the_session_ignores_such_files(
+    engine: Engine, spark: SparkSession, content: bytes | None, message: str
+) -> None:
+    file = data_file(engine, "events/l", 1)
+    Path(file.parent, f".{file.name}.crc").unlink(missing_ok=True)  # a wrong checksum would be another error
+    file.write_bytes(content) if content else file.unlink()
+    for key in LENIENT:
+        spark.conf.set(key, "true")
+    try:
+        with pytest.raises((PySparkException, Py4JJavaError), match=message):
+            engine.reading.log("l", 1).collect()
+    finally:
+        for key in LENIENT:
+            spark.conf.set(key, "false")
