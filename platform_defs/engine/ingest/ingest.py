@@ -34,7 +34,6 @@ from platform_defs.engine.ingest.clock import clock_rows
 from platform_defs.engine.ingest.duplicates import duplicates, quarantine_unknown_duplicates
 from platform_defs.engine.ingest.duplicates_in_memory import duplicates_in_memory, rows_of_arrivals
 from platform_defs.engine.ingest.errors import IngestError, UnreadError
-from platform_defs.engine.ingest.idle_sources import idle_sources
 from platform_defs.engine.ingest.partition_times import PartitionTimes
 from platform_defs.engine.ingest.schema_evolution import refused_columns, with_new_columns
 from platform_defs.engine.ingest.topic_ids import changed_ranges
@@ -125,7 +124,7 @@ class Ingest(LedgerWriter):
         if not rows:
             return None, unread
         point("ingest.before_ledger")
-        entry = rows + self._newly_idle(batch, set(files))
+        entry = rows + self._inactive_rows(batch, set(files))
         entry += clock_rows(last, self.contracts, batch.seq, batch.now, {row.source for row in entry})
         batch.commit([entry])
         point("ingest.after_ledger")
@@ -135,14 +134,6 @@ class Ingest(LedgerWriter):
         """Ingest all sources in parallel: one source is planned and committed while another's rows are processed."""
         with ThreadPoolExecutor(len(names)) as pool:
             return list(pool.map(work, names))
-
-    def _newly_idle(self, batch: Batch, ingested_sources: set[str]) -> Entry:
-        """The ledger rows for sources that have become idle and have no files in this batch."""
-        return tuple(
-            next_row(row, seq=batch.seq, kind="inactive", ingested_at=batch.now, idle=True)
-            for name, row in idle_sources(batch.known, self.contracts, batch.now).items()
-            if name not in ingested_sources
-        )
 
     def _ingest_source(self, batch: Batch, contract: SourceContract, files: Sequence[File], last: SourceEntry | None) -> _Done:
         """Ingest a source's files. Damaged files are quarantined, and files that cannot be read now are skipped."""

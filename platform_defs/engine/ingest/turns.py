@@ -17,6 +17,8 @@ MOST_KEPT = 1_000
 """The number of newest batches that a stream keeps in memory."""
 TURN_PATIENCE_S = 600.0
 """How long a micro-batch of a continuous stream waits for another process that writes the ledger."""
+LONGEST_TURN_MS = 60_000
+"""After how long a turn of a continuous stream ends although it has more files to read, in ms of the wall clock."""
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 1.0, 30.0
 _log = logging.getLogger(__name__)
 
@@ -31,6 +33,7 @@ class Turns:
         on_entry: called after each batch is committed.
         on_quiet: called at an interval without a new batch.
         patience_s: how long to wait for another process that writes the ledger; 0 for no wait.
+        longest_ms: after how long a turn ends although it has more files to read, in ms; None if it reads all.
         sleep: waits for some seconds.
     """
 
@@ -39,6 +42,7 @@ class Turns:
     on_entry: Callable[[Entry], None]
     on_quiet: Callable[[], None]
     patience_s: float = 0.0
+    longest_ms: int | None = None
     sleep: Callable[[float], None] = time.sleep
     entries: deque[Entry] = field(default_factory=lambda: deque(maxlen=MOST_KEPT), init=False)
 
