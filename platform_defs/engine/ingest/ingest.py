@@ -20,6 +20,7 @@ from operators.columns import parameter
 from operators.engine_columns import EVENT_TIME, SEQ
 from operators.timing import length_ms
 from platform_defs.engine.formats.files import File
+from platform_defs.engine.formats.kafka_options import Topics
 from platform_defs.engine.formats.read_errors import may_pass
 from platform_defs.engine.formats.reader import is_columnar, of_known_format, read
 from platform_defs.engine.formats.schema_registry import RegistryError
@@ -34,7 +35,7 @@ from platform_defs.engine.ingest.clock import clock_rows
 from platform_defs.engine.ingest.duplicates import duplicates, quarantine_unknown_duplicates
 from platform_defs.engine.ingest.duplicates_in_memory import duplicates_in_memory, rows_of_arrivals
 from platform_defs.engine.ingest.errors import IngestError, UnreadError
-from platform_defs.engine.ingest.partition_times import PartitionTimes
+from platform_defs.engine.ingest.partition_times import FILES, PartitionTimes, newest_by_input
 from platform_defs.engine.ingest.schema_evolution import refused_columns, with_new_columns
 from platform_defs.engine.ingest.topic_ids import changed_ranges
 from platform_defs.engine.ingest.topic_ranges import starts_of_unread
@@ -78,10 +79,12 @@ class Ingest(LedgerWriter):
     Args:
         patience: creates the retries of one source's reads. A read is retried if its failure is not caused by the file's content.
         purpose: the purpose of the ledger's lock. Other writers wait for a `stream`.
+        topics: the topics of the sources that read from Kafka. A batch leaves out partitions of topics that its source does not read.
     """
 
     patience: Callable[[], Patience] = field(default=Patience, kw_only=True)
     purpose: Purpose = field(default="write", kw_only=True)
+    topics: Mapping[str, Topics] = field(default_factory=dict, kw_only=True, repr=False)
 
     def files(self, files: Sequence[File]) -> Entry | None:
         """Ingest files as one batch; files that the ledger records already are skipped.
@@ -173,8 +176,9 @@ class Ingest(LedgerWriter):
             accepted = self._write(validated, repeated, contract, counts, batch, attempt, of_topics)
             blank = SourceEntry(seq=batch.seq, kind="rows", ingested_at=batch.now, source=contract.name)
             wall_clock = self.ledger.wall_clock()
-            partitions = PartitionTimes.read(last.partitions if last else ()).after_batch(validated, files, counts.last, wall_clock)
-            lowest = partitions.lowest(wall_clock, contract.idle_timeout)
+            newest, topics = newest_by_input(validated, files, counts.last), self.topics.get(contract.name)
+            partitions = PartitionTimes.read(last.partitions if last else ()).after_batch(newest, topics, wall_clock)
+            lowest = partitions.lowest(wall_clock, contract.idle_timeout, newest.get(FILES), self.looks.get(contract.name))
             return replace(
                 next_row(last or blank, seq=batch.seq, kind="rows", ingested_at=batch.now, idle=False),
                 watermark=watermark_after(contract, counts, validated, last, lowest, batch.now),

@@ -72,7 +72,7 @@ class Ingestion:
     @cached_property
     def batches(self) -> Ingest:
         """Ingests micro-batches of given files."""
-        return Ingest(*self._writes, require=self.require, looks=self.looks)
+        return Ingest(*self._writes, require=self.require, topics=self.topics, looks=self.looks)
 
     @cached_property
     def control_batches(self) -> ControlBatches:

@@ -4,7 +4,8 @@ Input that arrives while micro-batches are ingested is found by the next look on
 and not up to the present.
 """
 
-from dataclasses import dataclass
+from collections.abc import Collection
+from dataclasses import dataclass, replace
 
 
 @dataclass(frozen=True)
@@ -15,11 +16,13 @@ class Look:
         at: when it began, in epoch ms of the wall clock.
         has_input: whether it found input, or did not look because the source waits for its alignment group.
         unreadable_since: since when some input of the source cannot be read, in epoch ms of the wall clock; None if all of it can.
+        more_files: whether it found more files than the present micro-batch reads.
     """
 
     at: int
     has_input: bool = False
     unreadable_since: int | None = None
+    more_files: bool = False
 
     def silent_ms(self, active: int, now: int) -> int:
         """For how long a source or a partition that was active at the time `active` had no input, as far as is known at the time `now`.
@@ -29,3 +32,8 @@ class Look:
         """
         at, since = min(self.at, now), self.unreadable_since
         return at - (active if since is None or since > at else max(active, since))
+
+
+def note_more_files(looks: dict[str, Look], sources: Collection[str]) -> None:
+    """Note which sources have more files than the next micro-batch reads."""
+    looks.update({source: replace(look, more_files=source in sources) for source, look in looks.items()})

@@ -22,7 +22,7 @@ from platform_defs.engine.formats.files import File, hadoop_file, list_files, on
 from platform_defs.engine.ingest.alignment import Ahead, next_files, sources_ahead
 from platform_defs.engine.ingest.errors import UnreadError
 from platform_defs.engine.ingest.ingest import Ingest, IngestError
-from platform_defs.engine.ingest.looks import Look
+from platform_defs.engine.ingest.looks import Look, note_more_files
 from platform_defs.engine.ingest.new_files import Landing
 from platform_defs.engine.ingest.new_objects import ObjectLanding
 from platform_defs.engine.ingest.pending_files import FIRST_WAIT_S, Pending
@@ -185,6 +185,7 @@ class Stream:
         groups = [[*first_group, *records], *later_groups] if first_group or records else []
         for files_of_turn, next_files_of_turn in pairwise([*groups, []]):
             with_files = sources_with_more | {file.source for file in next_files_of_turn}
+            note_more_files(self.ingest.looks, with_files)
             turns.files(files_of_turn)
             if turns.longest_ms is not None and self.ingest.ledger.wall_clock() - began > turns.longest_ms:
                 self._partly_read.update(with_files)

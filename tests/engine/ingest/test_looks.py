@@ -73,6 +73,7 @@ class Lakes:
         topic: the topic of the source `r`; None if it has none.
         damaged: whether files named `bad` cannot be read.
         before_turn: what happens before each turn of a continuous stream, from the second.
+        with_more_files: the sources of each batch, each with whether more of its files wait.
     """
 
     folder: Path
@@ -81,6 +82,7 @@ class Lakes:
     topic: Topic | None = None
     damaged: bool = True
     before_turn: list[Callable[[], Any]] = field(default_factory=list)
+    with_more_files: list[tuple[str, bool]] = field(default_factory=list)
 
     def engine(self) -> Engine:
         """An engine, as a new process has it."""
@@ -111,7 +113,8 @@ class Lakes:
         rows = [[row.source.upper() if row.kind == "inactive" else row.source for row in entry] for entry in self.engine().ledger.entries()]
         return ["".join(sorted(names)) for names in rows]
 
-    def source(self, batch: Batch, contract: SourceContract, files: Sequence[File], last: SourceEntry | None) -> _Done:
+    def source(self, ingest: Ingest, batch: Batch, contract: SourceContract, files: Sequence[File], last: SourceEntry | None) -> _Done:
+        self.with_more_files.append((contract.name, ingest.looks[contract.name].more_files))
         unread = [Unread(file, "no permission") for file in files if "bad" in file.path and self.damaged]
         readable = [file for file in files if file not in [failure.file for failure in unread]]
         row = last or SourceEntry(seq=batch.seq, kind="rows", ingested_at=batch.now, source=contract.name)
@@ -134,8 +137,8 @@ def lakes(tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch) -> Lake
         ranges: Any = {} if made.topic is None else {"r": made.topic}
         return replace(whole(ingestion), ranges=ranges, sleep=made.sleep)
 
-    def ingest_source(_: Ingest, *args: Any) -> _Done:
-        return made.source(*args)
+    def ingest_source(ingest: Ingest, *args: Any) -> _Done:
+        return made.source(ingest, *args)
 
     monkeypatch.setattr(Ingestion, "stream", property(stream))
     monkeypatch.setattr(Ingest, "_ingest_source", ingest_source)
@@ -188,6 +191,19 @@ def test_a_stream_looks_for_input_again_before_a_long_backlog_is_read(lakes: Lak
 
     lakes.stream(on_entry=land)
     assert lakes.history == ["lr", "l", "lr", "l", "l", "Rl", "l"]
+
+
+def test_a_batch_knows_whether_more_files_of_its_sources_wait(lakes: Lakes, clock: Clock) -> None:
+    """The first source is read file by file, and the second in two batches of a turn, which a stream ends after one of them."""
+    lakes.contracts = [source("l", alignment=Alignment("g", "1 hour"), idle_timeout="10 minutes"), source("r")]
+    for name in "lr":
+        lakes.land(name, "1.jsonl", "2.jsonl")
+    lakes.ingest()
+    assert sorted(lakes.with_more_files) == [("l", False), ("l", True), ("r", False), ("r", True)]
+    lakes.with_more_files.clear()
+    lakes.land("r", "3.jsonl", "4.jsonl", "5.jsonl")
+    lakes.stream(on_entry=lambda _: clock.pass_ms(2 * MINUTE))
+    assert lakes.with_more_files == [("r", True), ("r", True), ("r", False)]
 
 
 def test_a_source_that_waits_for_its_group_is_not_idle_in_the_batch_after_the_last_that_it_waits_for(lakes: Lakes, clock: Clock) -> None:
