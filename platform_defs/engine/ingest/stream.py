@@ -179,6 +179,7 @@ class Stream:
         self._partly_read.update(sources_with_more, ahead)
         ranges = [source for source in self.ranges if source not in ahead]
         records = [file for source in ranges for file in self._records(source, pending) if file not in pending]
+        looked = self.ingest.ledger.wall_clock()
         self._warn()
         self._note_looks(began, {*ahead, *(file.source for file in (*files, *records))}, pending)
         first_group, *later_groups = [*_in_turn(files, self.max_files)] or [[]]
@@ -187,7 +188,7 @@ class Stream:
             with_files = sources_with_more | {file.source for file in next_files_of_turn}
             note_more_files(self.ingest.looks, with_files)
             turns.files(files_of_turn)
-            if turns.longest_ms is not None and self.ingest.ledger.wall_clock() - began > turns.longest_ms:
+            if turns.is_long(look_ms=looked - began, batches_ms=self.ingest.ledger.wall_clock() - looked):
                 self._partly_read.update(with_files)
                 break
         self._report_failing(pending)
