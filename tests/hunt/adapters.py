@@ -387,7 +387,7 @@ class SimIngestion(Ingestion):
 
     @cached_property
     def batches(self) -> Ingest:
-        return SimIngest(self.connect(), self.lake, self.ledger, self.sources, require=self.require)
+        return SimIngest(self.connect(), self.lake, self.ledger, self.sources, require=self.require, looks=self.looks)
 
     @property
     def stream(self) -> Stream:

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from os import utime
 from pathlib import Path
 from time import sleep, time
 
@@ -10,6 +11,7 @@ from confluent_kafka import Producer
 from pyspark.sql import functions as F
 
 from assets.contracts import RowRule, SourceContract
+from platform_defs.engine import Engine
 from platform_defs.engine.ingest.errors import UnreadError
 from platform_defs.engine.ingest.quarantine_error import QuarantineError
 from tests.support.clock import Clock
@@ -267,3 +269,37 @@ def test_a_partition_becomes_idle_by_the_wall_clock_after_the_clock_was_ahead(la
         watermarks.append((engine.ledger.newest_rows()["l"].watermark or 0) - START)
         clock.now += 6 * MINUTE
     assert watermarks == [10 * MINUTE - MINUTE - 1, 10 * MINUTE - MINUTE - 1, 72 * MINUTE - MINUTE - 1]
+
+
+def test_a_source_that_goes_on_with_files_after_its_topic_was_removed_has_their_watermark(lakes: Lakes, kafka: Kafka):
+    """Without an idle timeout, the partitions that its ledger remembers would hold it back for ever."""
+    topic, clock = new_topic(kafka, 2), Clock()
+    both = lakes.engine([source("l")], clock=clock, l={"options": {"subscribe": topic}})
+    send(kafka, topic, [Event("a", 1, 60 * MINUTE).line, Event("b", 2, 50 * MINUTE).line], partition=lambda n: n)
+    land(both, "l", "old.jsonl", [Event("c", 3, 10 * MINUTE).line])
+    marks = [_watermark(both)]
+    land(both, "l", "new.jsonl", [Event("c", 4, 90 * MINUTE).line])
+    marks.append(_watermark(both))
+    land(both, "l", "newer.jsonl", [Event("c", 5, 91 * MINUTE).line])
+    files_only = lakes.engine([source("l")], clock=clock)
+    marks.append(_watermark(files_only))
+    assert marks == [50 * MINUTE, 50 * MINUTE, 91 * MINUTE], "the file holds nothing back, and the topic does while it is read"
+    assert files_only.ledger.newest_rows()["l"].partitions == ()
+    assert accepted(files_only) == [1, 2, 3, 4, 5]
+
+
+def test_a_backlog_of_files_beside_a_topic_is_not_late(lakes: Lakes, kafka: Kafka):
+    topic = new_topic(kafka, 2)
+    engine = replace(lakes.engine([source("l")], l={"options": {"subscribe": topic}}), max_files=1)
+    send(kafka, topic, [Event("a", 1, 60 * MINUTE).line, Event("b", 2, 50 * MINUTE).line], partition=lambda n: n)
+    for n in range(3):
+        file = land(engine, "l", f"{n}.jsonl", [Event("c", 3 + n, n * 10 * MINUTE).line])
+        utime(file, (1_700_000_000 + n, 1_700_000_000 + n))
+    marks = [(row.watermark or 0) - START + MINUTE + 1 for [row] in engine.ingest()]
+    assert marks == [0, 10 * MINUTE, 50 * MINUTE], "each file is on time; after the last, the topic alone decides"
+
+
+def _watermark(engine: Engine) -> int:
+    """The newest event time that the watermark of `l` has after an ingest, in ms after START."""
+    engine.ingest()
+    return (engine.ledger.newest_rows()["l"].watermark or 0) - START + MINUTE + 1

@@ -27,7 +27,7 @@ def watermark_after(
         counts: the counts of the batch's rows.
         validated: the batch's validated rows.
         last: the source's row of the ledger batch before this one.
-        lowest: the lowest of the newest event times of the source's partitions; None if it has none.
+        lowest: the lowest of the newest event times of the source's inputs; None if no input has rows (see `PartitionTimes.lowest`).
         now: the batch's time.
 
     Raises:

@@ -76,18 +76,16 @@ class ControlBatches(LedgerWriter):
             return None
         with self.lake.writer("ledger"):
             batch = self._begin()
-            idle = self._newly_idle(batch.known)
+            idle = self._inactive_rows(batch)
             if not idle and not self._waiting_for_clock(batch.known):
                 return None
-            return self._commit(
-                batch, tuple(next_row(s, seq=batch.seq, kind="inactive", ingested_at=batch.now, idle=True) for s in idle.values())
-            )
+            return self._commit(batch, idle)
 
     def _waiting_for_clock(self, known: Ledger) -> Sequence[str]:
         return waiting_sources(known, self.contracts, self.waits, known.now()) if known.head else []
 
     def _newly_idle(self, known: Ledger) -> Mapping[str, SourceBatch]:
-        return idle_sources(known, self.contracts, known.now()) if known.head else {}
+        return idle_sources(known, self.contracts, known.now(), self.looks) if known.head else {}
 
     def _write(
         self, kind: Kind, names: Collection[str], marks_after: Callable[[Mapping[str, SourceBatch]], Mapping[str, int]]

@@ -6,26 +6,36 @@ from assets.contracts import SourceContract
 from operators.timing import length_ms
 from platform_defs.engine.ingest.alignment import sources_ahead
 from platform_defs.engine.ingest.clock import follows_clock
+from platform_defs.engine.ingest.looks import Look
 from platform_defs.engine.ledger.ledger import Ledger, SourceBatch
 from platform_defs.engine.ledger.new_rows import IDLE
 
 
-def idle_sources(ledger: Ledger, contracts: Mapping[str, SourceContract], now: int) -> dict[str, SourceBatch]:
+def idle_sources(
+    ledger: Ledger, contracts: Mapping[str, SourceContract], now: int, looks: Mapping[str, Look] | None = None
+) -> dict[str, SourceBatch]:
     """The sources whose idle timeout has passed by the wall clock, and which are not recorded as idle yet.
 
     The timeout starts with a source's newest rows or set watermark, or for a source without either with the ledger's first batch. A
     source that an earlier version of Tidemark recorded as idle is recorded again, so that the present rule applies from then on. A source
     whose watermark follows the clock is never idle, nor is one that is not read because it is ahead of its alignment group.
+
+    Args:
+        ledger: the ledger.
+        contracts: the sources, by name.
+        now: the time of the next batch.
+        looks: by source, the newest look for its input. A source that had input then is not idle. None, or a source without a look, if the
+            caller has not looked: then the source counts as silent up to now.
     """
     now, began = min(now, ledger.wall_clock()), ledger.first_batch_at()
     last, ahead, newly_idle = ledger.newest_rows(), sources_ahead(ledger, contracts), dict[str, SourceBatch]()
     for name, contract in contracts.items():
         row = last.get(name) or SourceBatch(seq=0, kind="inactive", ingested_at=began, source=name)
         last_active = ledger.last_active_at(name)
-        silent = now - (began if last_active is None else last_active)
+        look = (looks or {}).get(name, Look(now))
         is_recorded = row.idle and ledger.source(name).idle_rule == IDLE
-        if contract.idle_timeout is None or is_recorded or follows_clock(contract) or name in ahead:
+        if contract.idle_timeout is None or is_recorded or follows_clock(contract) or name in ahead or look.has_input:
             continue
-        if silent > length_ms(contract.idle_timeout, "idle_timeout"):
+        if look.silent_ms(began if last_active is None else last_active, now) > length_ms(contract.idle_timeout, "idle_timeout"):
             newly_idle[name] = row
     return newly_idle

@@ -21,6 +21,7 @@ from operators.engine_columns import EVENT_TIME, SEQ
 from operators.timing import length_ms
 from platform_defs.engine.faults import point
 from platform_defs.engine.formats.files import File
+from platform_defs.engine.formats.kafka_options import Topics
 from platform_defs.engine.formats.read_errors import may_pass
 from platform_defs.engine.formats.reader import is_columnar, of_known_format, read
 from platform_defs.engine.formats.schema_registry import RegistryError
@@ -35,8 +36,7 @@ from platform_defs.engine.ingest.clock import clock_rows
 from platform_defs.engine.ingest.duplicates import duplicates, quarantine_unknown_duplicates
 from platform_defs.engine.ingest.duplicates_in_memory import duplicates_in_memory, rows_of_arrivals
 from platform_defs.engine.ingest.errors import IngestError, UnreadError
-from platform_defs.engine.ingest.idle_sources import idle_sources
-from platform_defs.engine.ingest.partition_times import PartitionTimes
+from platform_defs.engine.ingest.partition_times import FILES, PartitionTimes, newest_by_input
 from platform_defs.engine.ingest.schema_evolution import refused_columns, with_new_columns
 from platform_defs.engine.ingest.topic_ids import changed_ranges
 from platform_defs.engine.ingest.topic_ranges import starts_of_unread
@@ -79,10 +79,12 @@ class Ingest(LedgerWriter):
     Args:
         retries: creates the retries of one source's reads. A read is retried if its failure is not caused by the file's content.
         purpose: the purpose of the ledger's lock. Other writers wait for a `stream`.
+        topics: the topics of the sources that read from Kafka. A batch leaves out partitions of topics that its source does not read.
     """
 
     retries: Callable[[], ReadRetries] = field(default=ReadRetries, kw_only=True)
     purpose: Purpose = field(default="write", kw_only=True)
+    topics: Mapping[str, Topics] = field(default_factory=dict, kw_only=True, repr=False)
 
     def files(self, files: Sequence[File]) -> Batch | None:
         """Ingest files as one batch; files that the ledger records already are skipped.
@@ -125,7 +127,7 @@ class Ingest(LedgerWriter):
         if not rows:
             return None, unread
         point("ingest.before_ledger")
-        committed = rows + self._newly_idle(batch, set(files))
+        committed = rows + self._inactive_rows(batch, set(files))
         committed += clock_rows(last, self.contracts, batch.seq, batch.now, {row.source for row in committed})
         batch.commit([committed])
         point("ingest.after_ledger")
@@ -135,14 +137,6 @@ class Ingest(LedgerWriter):
         """Ingest all sources in parallel: one source is planned and committed while another's rows are processed."""
         with ThreadPoolExecutor(len(names)) as pool:
             return list(pool.map(work, names))
-
-    def _newly_idle(self, batch: OpenBatch, ingested_sources: set[str]) -> Batch:
-        """The ledger rows for sources that have become idle and have no files in this batch."""
-        return tuple(
-            next_row(row, seq=batch.seq, kind="inactive", ingested_at=batch.now, idle=True)
-            for name, row in idle_sources(batch.known, self.contracts, batch.now).items()
-            if name not in ingested_sources
-        )
 
     def _ingest_source(self, batch: OpenBatch, contract: SourceContract, files: Sequence[File], last: SourceBatch | None) -> _SourceResult:
         """Ingest a source's files. Damaged files are quarantined, and files that cannot be read now are skipped."""
@@ -182,8 +176,9 @@ class Ingest(LedgerWriter):
             accepted = self._write(validated, repeated, contract, counts, batch, attempt, of_topics)
             blank = SourceBatch(seq=batch.seq, kind="rows", ingested_at=batch.now, source=contract.name)
             wall_clock = self.ledger.wall_clock()
-            partitions = PartitionTimes.read(last.partitions if last else ()).after_batch(validated, files, counts.last, wall_clock)
-            lowest = partitions.lowest(wall_clock, contract.idle_timeout)
+            newest, topics = newest_by_input(validated, files, counts.last), self.topics.get(contract.name)
+            partitions = PartitionTimes.read(last.partitions if last else ()).after_batch(newest, topics, wall_clock)
+            lowest = partitions.lowest(wall_clock, contract.idle_timeout, newest.get(FILES), self.looks.get(contract.name))
             return replace(
                 next_row(last or blank, seq=batch.seq, kind="rows", ingested_at=batch.now, idle=False),
                 watermark=watermark_after(contract, counts, validated, last, lowest, batch.now),

@@ -17,6 +17,7 @@ from platform_defs.engine.ingest.clock import waits_of
 from platform_defs.engine.ingest.control_batches import ControlBatches
 from platform_defs.engine.ingest.errors import UnreadError
 from platform_defs.engine.ingest.ingest import Ingest
+from platform_defs.engine.ingest.looks import Look
 from platform_defs.engine.ingest.new_files import Landing, landings
 from platform_defs.engine.ingest.new_objects import ObjectLanding
 from platform_defs.engine.ingest.new_records import NewRecords, new_records
@@ -46,7 +47,7 @@ class Ingestion:
         require: raises `LedgerError` unless the ledger has every batch that a table has handled.
         topics: the topics of the sources that read from Kafka.
         at_once: the largest number of records of a source in one micro-batch.
-        failing: called with the sources of which some input cannot be read, and why, when they have changed.
+        failing: called with the sources of which some input cannot be read, and why, when they have changed; returns since when.
         known: the `landings` of an earlier object, so that its folder listings are used; None to list the folders anew.
     """
 
@@ -60,18 +61,23 @@ class Ingestion:
     require: Callable[[], None]
     topics: Mapping[str, Topics] = field(default_factory=dict, repr=False)
     at_once: int = 5_000_000
-    failing: Callable[[Mapping[str, str]], None] = lambda _: None
+    failing: Callable[[Mapping[str, str]], Mapping[str, int]] = lambda _: {}
     known: Mapping[str, Landing | ObjectLanding] | None = field(default=None, repr=False)
+
+    @cached_property
+    def looks(self) -> dict[str, Look]:
+        """The newest look of the present run for the input of each source; empty if there is no run."""
+        return {}
 
     @cached_property
     def batches(self) -> Ingest:
         """Ingests micro-batches of given files."""
-        return Ingest(*self._writes, require=self.require)
+        return Ingest(*self._writes, require=self.require, topics=self.topics, looks=self.looks)
 
     @cached_property
     def control_batches(self) -> ControlBatches:
         """Writes batches without rows."""
-        return ControlBatches(*self._writes, require=self.require, waits=waits_of(self.sources, self.assets))
+        return ControlBatches(*self._writes, require=self.require, waits=waits_of(self.sources, self.assets), looks=self.looks)
 
     @cached_property
     def replay(self) -> Replay:
@@ -121,8 +127,11 @@ class Ingestion:
         except UnreadError:  # an unreadable file does not keep other sources from being recorded as idle
             self.control_batches.idle()
             raise
-        idle_batch = self.control_batches.idle()
-        return [*batches, idle_batch] if idle_batch else batches
+        else:
+            idle_batch = self.control_batches.idle()
+            return [*batches, idle_batch] if idle_batch else batches
+        finally:
+            self.looks.clear()
 
     def new_files(self, source: str) -> list[File]:
         """The files in a source's folder that the ledger does not record in their present state. Needs no session.

@@ -2,7 +2,9 @@
 
 Partitions are read in parallel, and one can be far behind another. As in Flink, the source's watermark is the lowest of the watermarks of
 its partitions. A partition without records for longer than the source's idle timeout does not hold the watermark back, nor does a partition
-that never had a record. The ledger has the state of all partitions in each row of the source.
+that never had a record, or whose topic the source does not read any more. As in Flink, where a file is a split that ends, files hold the
+watermark back only while more of them wait than a batch reads; without an active partition, it follows from the files alone. The ledger has
+the state of all partitions in each row of the source.
 """
 
 from collections.abc import Mapping, Sequence
@@ -14,11 +16,17 @@ from pyspark.sql import functions as F
 
 from operators.engine_columns import EVENT_TIME
 from operators.timing import Duration, length_ms, millis
+from platform_defs.engine.formats.connection_errors import ConnectionsError
 from platform_defs.engine.formats.files import TOPIC, File
+from platform_defs.engine.formats.kafka_options import Topics
 from platform_defs.engine.formats.reader import PATH
 from platform_defs.engine.formats.topics import Partition
 from platform_defs.engine.ingest.batch_counts import is_good
+from platform_defs.engine.ingest.looks import Look
 from platform_defs.engine.lake.small_queries import collect
+
+FILES = "files"
+"""The files of a batch, among its inputs by path. The path of a partition begins with `TOPIC`."""
 
 
 @dataclass(frozen=True)
@@ -55,13 +63,16 @@ class PartitionTimes:
         """The state as the ledger records it."""
         return tuple(f"{path}|{times.newest}|{times.active}" for path, times in sorted(self.times_by_path.items()))
 
-    def after_batch(self, validated: DataFrame, files: Sequence[File], newest: int | None, now: int) -> "PartitionTimes":
-        """The state after a batch, without the partitions of topics that are no longer read; see `newest_by_partition`."""
-        topics = next((file.topics for file in files if file.topics), None)
-        if topics is None:
-            return self
-        still_read = PartitionTimes({path: times for path, times in self.times_by_path.items() if topics.reads(Partition.of(path).topic)})
-        return still_read.after(newest_by_partition(validated, files, newest), now)
+    def after_batch(self, newest: Mapping[str, int], topics: Topics | None, now: int) -> "PartitionTimes":
+        """The state after a batch, without the partitions of topics that are no longer read.
+
+        Args:
+            newest: the result of `newest_by_input`.
+            topics: the topics that the source reads; None for none.
+            now: the wall clock in epoch ms.
+        """
+        still_read = {path: times for path, times in self.times_by_path.items() if _is_read(Partition.of(path).topic, topics)}
+        return PartitionTimes(still_read).after({path: time for path, time in newest.items() if path != FILES}, now)
 
     def after(self, newest: Mapping[str, int], now: int) -> "PartitionTimes":
         """The state after a batch. If a topic was created again, the partitions of the earlier topic are removed.
@@ -79,28 +90,43 @@ class PartitionTimes:
         updated = {path: _Times(max(time, remaining[path].newest if path in remaining else time), now) for path, time in newest.items()}
         return PartitionTimes(remaining | updated)
 
-    def lowest(self, now: int, idle_timeout: Duration | None) -> int | None:
-        """The lowest of the newest event times of the partitions that are not idle; None if there are none.
+    def lowest(self, now: int, idle_timeout: Duration | None, of_files: int | None = None, look: Look | None = None) -> int | None:
+        """The lowest of the newest event times of the partitions that are not idle, and of the batch's files; None if there are none.
+
+        The files count only if the source has more of them, or no partition that is not idle.
 
         Args:
             now: the wall clock in epoch ms.
             idle_timeout: after how long without records a partition is idle; None for never.
+            of_files: the newest event time of the batch's files, in epoch ms; None if they have no rows.
+            look: the newest look for the source's input; None if the caller has not looked.
         """
-        idle_ms = None if idle_timeout is None else length_ms(idle_timeout, "idle_timeout")
-        return min(
-            (times.newest for times in self.times_by_path.values() if idle_ms is None or now - times.active <= idle_ms), default=None
-        )
+        idle_ms, look = None if idle_timeout is None else length_ms(idle_timeout, "idle_timeout"), look or Look(now)
+        active = [times.newest for times in self.times_by_path.values() if idle_ms is None or look.silent_ms(times.active, now) <= idle_ms]
+        if of_files is not None and (look.more_files or not active):
+            active.append(of_files)
+        return min(active, default=None)
 
 
-def newest_by_partition(validated: DataFrame, files: Sequence[File], newest: int | None) -> dict[str, int]:
-    """The newest event time of each partition with accepted rows, in epoch ms.
+def _is_read(topic: str, topics: Topics | None) -> bool:
+    """Whether a source with these topics reads a topic. If a variable of their options is not set, all are counted as read."""
+    try:
+        return topics is not None and topics.reads(topic)
+    except ConnectionsError:
+        return True
+
+
+def newest_by_input(validated: DataFrame, files: Sequence[File], newest: int | None) -> dict[str, int]:
+    """The newest event time of each partition with accepted rows, and of all files together as `FILES`, in epoch ms.
 
     Args:
         validated: a batch's validated rows.
         files: the batch's inputs.
         newest: the newest event time of all rows.
     """
-    if len(files) == 1:
-        return {} if newest is None else {files[0].path: newest}
-    of_topics = validated.where(is_good() & F.startswith(PATH, F.lit(TOPIC)))
-    return dict(collect(of_topics.groupBy(PATH).agg(F.max(millis(F.col(EVENT_TIME))))))  # pyright: ignore[reportArgumentType]
+    inputs = {file.path if file.is_range else FILES for file in files}
+    if len(inputs) == 1:
+        return {} if newest is None else {inputs.pop(): newest}
+    input_of_row = F.when(F.startswith(PATH, F.lit(TOPIC)), F.col(PATH)).otherwise(F.lit(FILES)).alias(PATH)
+    times = validated.where(is_good()).groupBy(input_of_row).agg(F.max(millis(F.col(EVENT_TIME))))
+    return dict(collect(times))  # pyright: ignore[reportArgumentType]

@@ -157,10 +157,12 @@ class TopicRanges:
         """Why the newest look found a topic that is not read until a user decides; None if it did not."""
         self.has_more = False
         """Whether the newest look left records for the next."""
+        self.reads_to_present = False
+        """Whether the present run reads only the records that were present at its first look."""
 
     def begin(self, *, to_present: bool) -> None:
         """Begin a run: with `to_present`, it reads the records that are present at its first look, and no later ones."""
-        self._to_present, self._ends, self.has_more, self._has_looked = to_present, None, False, False
+        self.reads_to_present, self._ends, self.has_more, self._has_looked = to_present, None, False, False
 
     def close(self) -> None:
         """Close the connection to the broker."""
@@ -213,7 +215,7 @@ class TopicRanges:
         self._has_looked = True
         if is_first and not self._topics.starts_at_earliest:
             self._first_offsets = starts
-        if self._to_present:
+        if self.reads_to_present:
             self._ends = latest if self._ends is None else self._ends
             latest = {p: min(end, self._ends.get(p, 0)) for p, end in latest.items()}
         begin = next_offsets | starts

@@ -72,8 +72,8 @@ class SourceBatch:
         clock: the wall clock if it was more than a minute behind `ingested_at`, because it had stepped back; else null.
         spread: quantiles of the event times of the batch's rows, at the shares 0, 0.001, 0.01, 0.05, 0.25, 0.5 and so on to 1; empty if
             they were not recorded.
-        partitions: for a source that reads from Kafka, `path|newest event time|time of the newest batch with rows` of each partition, with
-            times in epoch ms.
+        partitions: for a source that reads from Kafka, `path|newest event time|time of the newest batch with rows` of each partition of its
+            topics, with times in epoch ms.
         summary: of a row of kind `summary`, what else is known of the batches that the row replaces, as JSON (see `Summary`). The row's
             counts and offsets are those of all of these batches, and `first_event_time` is the oldest of their rows.
     """

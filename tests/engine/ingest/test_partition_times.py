@@ -1,13 +1,21 @@
 """The watermark of a source with several Kafka partitions."""
 
 import random
+from typing import Any, cast
 
+import pytest
+from platform_defs.connections.values import Secret, topic_options
+from pyspark.sql import DataFrame
+
+from platform_defs.engine.formats.files import File
 from platform_defs.engine.formats.kafka_options import Topics
 from platform_defs.engine.formats.topics import Partition, offset_range
-from platform_defs.engine.ingest.partition_times import PartitionTimes
+from platform_defs.engine.ingest.looks import Look
+from platform_defs.engine.ingest.partition_times import FILES, PartitionTimes, newest_by_input
 from tests.support.example_counts import example_count
 
 ONE, OTHER = Partition("orders", 0, "id1").path, Partition("orders", 1, "id1").path
+ORDERS = Topics(options={"subscribe": "orders"})
 
 
 def test_the_partition_that_is_behind_holds_the_watermark_back():
@@ -66,8 +74,47 @@ def test_partitions_of_topics_that_are_no_longer_read_are_left_out():
     assert [by_pattern.reads(name) for name in ("payments", "orders")] == [True, False]
     old = Partition("old", 0, "id9").path
     times = PartitionTimes({}).after({old: 10, ONE: 100}, now=0)
-    files = [offset_range(Partition("orders", 0, "id1"), 5, 6, "l", topics)]
-    assert times.after_batch(None, files, 120, now=1).recorded == (f"{ONE}|120|1",)  # pyright: ignore[reportArgumentType]
+    assert times.after_batch({ONE: 120}, topics, now=1).recorded == (f"{ONE}|120|1",)
+
+
+def test_a_source_that_has_read_kafka_and_goes_on_with_files_has_their_watermark():
+    """Its ledger, perhaps of an earlier version, remembers the partitions until the first batch of files."""
+    remembered = PartitionTimes.read((f"{ONE}|100|0", f"{OTHER}|40|0"))
+    times = remembered.after_batch({FILES: 500}, None, now=9)
+    assert (times.recorded, times.lowest(9, None, 500)) == ((), 500)
+
+
+def test_files_of_a_source_that_reads_topics_too_hold_the_watermark_back_only_while_more_of_them_wait():
+    times = PartitionTimes({}).after({ONE: 100, OTHER: 80}, now=0).after_batch({FILES: 10}, ORDERS, now=1)
+    assert len(times.recorded) == 2, "files are not remembered"
+    assert times.lowest(1, None, 10, Look(1, more_files=True)) == 10
+    assert times.lowest(1, None, 10, Look(1)) == 80, "a late release of records does not hold it back"
+    assert times.lowest(1, None, 500, Look(1, more_files=True)) == 80, "files do not move it past a partition"
+    assert times.lowest(60_002, "1 minute", 500, Look(60_002)) == 500, "no partition is active"
+    assert times.lowest(60_002, None, 500, Look(60_002)) == 80, "without an idle timeout, a silent partition holds it back"
+
+
+def test_a_partition_is_silent_up_to_the_newest_look_and_only_while_it_can_be_read():
+    times = PartitionTimes({}).after({ONE: 100, OTHER: 40}, now=0)
+    assert times.lowest(90_000, "1 minute", 500, Look(50_000)) == 40, "its records may have arrived since"
+    assert times.lowest(90_000, "1 minute", 500, Look(90_000, unreadable_since=30_000)) == 40
+    assert times.lowest(90_001, "1 minute", 500, Look(90_001, unreadable_since=30_000)) == 500
+
+
+def test_topics_that_a_variable_names_are_still_read_while_it_is_not_set(monkeypatch: pytest.MonkeyPatch):
+    """Such a source still reads its files."""
+    monkeypatch.delenv("NO_SUCH_TOPIC", raising=False)
+    topics = Topics(options=topic_options({"subscribe": Secret(env="NO_SUCH_TOPIC")}))
+    assert PartitionTimes({}).after({ONE: 100}, now=0).after_batch({FILES: 10}, topics, now=1).recorded == (f"{ONE}|100|0",)
+
+
+def test_the_newest_times_need_a_query_only_if_a_batch_has_several_inputs():
+    """The rows of a batch are not looked at here, and cannot be."""
+    ranges, no_rows = [offset_range(Partition("orders", 0, "id1"), 5, 6, "l", ORDERS)], Any
+    files = [File(n, f"file:/in/{n}.jsonl", 1, "l") for n in range(3)]
+    assert newest_by_input(cast(DataFrame, no_rows), ranges, 120) == {ONE: 120}
+    assert newest_by_input(cast(DataFrame, no_rows), files, 120) == {FILES: 120}
+    assert newest_by_input(cast(DataFrame, no_rows), files, None) == {}
 
 
 def _lowest_by_model(batches, now, idle_ms):
