@@ -51,9 +51,9 @@ def decide_lateness(reading: Reading, asset: DerivedAsset, head: int) -> None:
             rows = operator.lateness_decisions(watermark, *frames).withColumnsRenamed({SESSION: "session", WHICH: "which"})
         newly_decided = {"seq": seq, "generation": generation} if generation else seq
         if starts_anew:
-            reading.lake.overwrite(rows, asset.decisions, {DECIDED: newly_decided})
+            reading.lake.overwrite(rows, asset.decisions, {DECIDED: newly_decided}, pruned_by=[SEQ])
         else:
-            reading.lake.append(rows, asset.decisions, {DECIDED: newly_decided}, after=last_decided)
+            reading.lake.append(rows, asset.decisions, {DECIDED: newly_decided}, after=last_decided, pruned_by=[SEQ])
         starts_anew, last_decided = False, newly_decided
         point("decisions.after_commit")
 
