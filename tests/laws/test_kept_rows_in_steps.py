@@ -3,13 +3,10 @@
 import random
 import shutil
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
 
-import pyarrow as pa
 import pytest
-from pyspark.sql import DataFrame, SparkSession
 
 from assets.contracts import DerivedAsset
 from operators import Aggregate, AsOfJoin, Deduplicate, TopN
@@ -17,10 +14,11 @@ from operators.contract import KeepsRows
 from operators.engine_columns import PERIOD_END
 from platform_defs.engine import Engine
 from platform_defs.engine.advance import kept_versions
-from platform_defs.engine.lake import data_skipping, reads
+from platform_defs.engine.lake import reads
 from tests.conftest import MakeEngine
 from tests.support.clock import Clock
 from tests.support.kills import run_and_die
+from tests.support.rows_read import RowsRead
 from tests.support.small_sources import MINUTE, Event, replay, rows_of, source
 
 TTL = 60 * MINUTE
@@ -134,31 +132,10 @@ def test_kept_rows_follow_a_table_that_was_deleted_and_begins_anew(make_engine: 
     _check(engine)
 
 
-class _RowsRead:
-    """Counts the rows of the files that are read, by table."""
-
-    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.rows, self._read = Counter[str](), data_skipping.rows_of_matching_files
-        monkeypatch.setattr(reads, "rows_of_matching_files", self._counted)
-
-    def _counted(self, spark: SparkSession, delta: Any, path: str, within: Any, **how: Any) -> DataFrame | None:
-        files = data_skipping.matching_files(delta, within)
-        assert files is not None
-        actions = pa.table(delta.get_add_actions(flatten=True))
-        rows = dict(zip(actions["path"].to_pylist(), actions["num_records"].to_pylist(), strict=True))
-        self.rows[Path(path).parent.name] += sum(rows[file] for file in files)
-        return self._read(spark, delta, path, within, **how)
-
-    def during(self, act: Callable[[], object]) -> Counter[str]:
-        """The rows that an action reads, by the folder of their table."""
-        self.rows.clear()
-        act()
-        return Counter(self.rows)
-
-
 def test_a_step_reads_as_many_rows_of_an_old_log_as_of_a_new_one(make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept_versions, "MANY_VERSIONS", 1)
-    engine, rng, counted = make_engine([source("l"), source("r")], AGED), random.Random(5), _RowsRead(monkeypatch)
+    engine, rng = make_engine([source("l"), source("r")], AGED), random.Random(5)
+    counted = RowsRead(engine, monkeypatch)
     read: dict[str, list[Counter[str]]] = {name: [] for name in engine.assets}
     batches = 0
     for age in (10, 200):
@@ -181,13 +158,14 @@ def test_a_step_reads_as_many_rows_of_an_old_log_as_of_a_new_one(make_engine: Ma
 def test_rows_that_are_late_do_not_let_a_step_read_the_log(make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     """First rows by event time drop a row behind the watermark; last rows use one, which may be within the TTL of a forgotten row."""
     assets = [DerivedAsset(name=keep, inputs=("l",), operator=Deduplicate(by="k", keep=keep, ttl=TTL)) for keep in ("first", "last")]
-    engine, rng, counted = make_engine([source("l")], assets), random.Random(7), _RowsRead(monkeypatch)
+    engine, rng = make_engine([source("l")], assets), random.Random(7)
+    counted = RowsRead(engine, monkeypatch)
     for batches in (range(19), [19]):  # the last batch is in a file of its own, as in a stream
         replay(engine, [{"l": _events(rng, batch)} for batch in batches])
         for name in engine.assets:
             engine.advance(name)
     replay(engine, [{"l": [*_events(rng, 20), Event("a", 1, 2 * MINUTE), Event("c", 1, 3 * MINUTE)]}])
-    read = {name: counted.during(lambda name=name: engine.advance(name))["events"] for name in engine.assets}
+    read = {name: counted.during(lambda name=name: engine.advance(name))["events/l"] for name in engine.assets}
     assert read["first"] < 20 < 20 * 6 < read["last"]
     _check(engine)
     assert engine.views.late("first", "l").count() == 2

@@ -21,6 +21,7 @@ from operators.timing import ClosedRange, instant
 from platform_defs.engine.accounting.day_accounts import DayAccount, day_of, longest_wait
 from platform_defs.engine.accounting.traced_rows import IS_PAIR, trace_rows, tracing_operator
 from platform_defs.engine.advance.advance import Advance, Step
+from platform_defs.engine.inputs.older_rows import with_older_rows
 from platform_defs.engine.inputs.prepared_rows import FILTERED, LATE
 from platform_defs.engine.inputs.reader import Span
 from platform_defs.engine.lake.small_queries import collect
@@ -113,15 +114,15 @@ def account_step(advance: Advance, step: Step) -> list[DayAccount]:
     closing = ClosedRange(step.before.closed_to, step.after.closed_to or 0)
     counts_by_day: list[DataFrame] = []
     for index in range(len(inputs)):
-        span = _span(advance, step, closing, index)
+        span = Span(None if closing.after is None else closing.after - longest_wait(advance.asset, index), closing.upto)
         is_finalized = _is_finalized(operator.finalized_at_if_unmatched(index, F.col(EVENT_TIME)), closing, step.before.seq)
         if kept_days is not None:  # maintenance may have removed older rows since the step
             is_finalized &= F.col(EVENT_TIME) >= instant(kept_days.first, EVENT_TIME)
-        logged = advance.reading.with_lateness(advance.asset, index, step.after.seq, span).where(is_finalized)
+        logged = _logged_rows(advance, step, span, index).where(is_finalized)
         if advance.asset.operator.reads.is_versioned(index):
             counts_by_day.append(_count_log_rows(logged, index, matched=F.count_if(~F.col(LATE) & ~F.col(FILTERED))))
             continue
-        results = advance.reading.table(advance.asset.name, FINAL_AT, span)
+        results = advance.reading.table(advance.asset.name, FINAL_AT, _span_of_results(step, span))
         rows_in_results = trace_rows(operator, index, results).where(is_finalized)
         counts_by_day += [_count_log_rows(logged, index), _count_result_rows(rows_in_results, index)]
     counted = (
@@ -134,12 +135,19 @@ def account_step(advance: Advance, step: Step) -> list[DayAccount]:
     return sorted(accounts, key=lambda account: (account.day, account.side))
 
 
-def _span(advance: Advance, step: Step, closing: ClosedRange, index: int) -> Span:
-    """The event times of the rows of an input that a step may finalize: those within the lookback, and those of late rows."""
-    if closing.after is None:
-        return Span(None, closing.upto)
-    batches = advance.reading.ledger.source(advance.asset.inputs[index]).batches_with_rows(step.before.seq, step.after.seq)
-    return Span(min([closing.after - longest_wait(advance.asset, index), *batches["first_event_time"].to_pylist()]), closing.upto)
+def _logged_rows(advance: Advance, step: Step, span: Span, index: int) -> DataFrame:
+    """The rows of an input that a step may finalize: those within the lookback, and older ones of the batches that the step handles."""
+    asset, head = advance.asset, step.after.seq
+    history = advance.reading.ledger.source(asset.inputs[index])
+    return with_older_rows(
+        lambda part, after: advance.reading.with_lateness(asset, index, head, part, after), span, history, step.before.seq, head
+    )
+
+
+def _span_of_results(step: Step, span: Span) -> Span:
+    """The `final_at` of the results of the rows in a span, and of the results that the step corrected, which may be older."""
+    corrected = [first for number, first, _ in step.after.corrected if number > step.before.step]
+    return span if span.first is None else Span(min([span.first, *corrected]), span.last)
 
 
 def _is_finalized(final_at: Column, closing: ClosedRange, handled: int) -> Column:

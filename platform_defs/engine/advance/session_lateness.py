@@ -12,10 +12,11 @@ from assets.contracts import DerivedAsset
 from operators.checkpoints import checkpoints_by
 from operators.columns import parameter
 from operators.contract import DecidesLateness
-from operators.engine_columns import EVENT_TIME, NEW, SEQ, SESSION, WHICH
+from operators.engine_columns import NEW, SEQ, SESSION, WHICH
 from operators.errors import OperatorError
 from platform_defs.engine.faults import point
 from platform_defs.engine.inputs.lateness_decisions import DECIDED, generation_of, seq_of
+from platform_defs.engine.inputs.older_rows import with_older_rows
 from platform_defs.engine.inputs.progress import stored_progress
 from platform_defs.engine.inputs.reader import Reading, Span
 from platform_defs.engine.lake.small_queries import materialize
@@ -50,16 +51,15 @@ def decide_lateness(reading: Reading, asset: DerivedAsset, head: int) -> None:
             rows = operator.lateness_decisions(watermark, *frames).withColumnsRenamed({SESSION: "session", WHICH: "which"})
         newly_decided = {"seq": seq, "generation": generation} if generation else seq
         if starts_anew:
-            reading.lake.overwrite(rows, asset.decisions, {DECIDED: newly_decided})
+            reading.lake.overwrite(rows, asset.decisions, {DECIDED: newly_decided}, pruned_by=[SEQ])
         else:
-            reading.lake.append(rows, asset.decisions, {DECIDED: newly_decided}, after=last_decided)
+            reading.lake.append(rows, asset.decisions, {DECIDED: newly_decided}, after=last_decided, pruned_by=[SEQ])
         starts_anew, last_decided = False, newly_decided
         point("decisions.after_commit")
 
 
 def _frame(reading: Reading, asset: DerivedAsset, index: int, seq: int, first: int) -> DataFrame:
     """An input's rows up to and including a batch: those since the start of the oldest open session, and all of the batch's own."""
-    first_times = reading.ledger.source(asset.inputs[index]).batches_with_rows(seq - 1, seq)["first_event_time"].to_pylist()
-    oldest = min(first_times, default=first)
-    rows = reading.input(asset, index, seq, Span(min(first, oldest))).withColumn(NEW, F.col(SEQ) == parameter(seq, SEQ))
-    return rows.where(F.col(NEW) | Span(first).holds(EVENT_TIME))
+    history = reading.ledger.source(asset.inputs[index])
+    rows = with_older_rows(lambda span, after: reading.input(asset, index, seq, span, after), Span(first), history, seq - 1, seq)
+    return rows.withColumn(NEW, F.col(SEQ) == parameter(seq, SEQ))

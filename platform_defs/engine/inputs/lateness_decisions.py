@@ -1,16 +1,29 @@
-"""The table `verdicts/<asset>` of recorded lateness decisions: its columns, and the metadata of its commits."""
+"""The table `verdicts/<asset>` of recorded lateness decisions: its columns, the metadata of its commits, and the rows with decisions."""
 
 from typing import Any
 
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from operators.engine_columns import ARRIVAL, SEQ
+from operators.columns import temporary
+from operators.engine_columns import ARRIVAL, SEQ, SESSION
+from platform_defs.engine.inputs.prepared_rows import LATE
 
 DECISION_SCHEMA = StructType().add("which", "integer").add(SEQ, "long").add(ARRIVAL, "long")
 DECISION_SCHEMA = DECISION_SCHEMA.add("session", StructType().add("start", "long").add("end", "long"))
 """The columns of `verdicts/<asset>`: the index of the input, the row in it, and the session that the row joins."""
 DECIDED = "judged"
 """The metadata key of the commits of `verdicts/<asset>`: the last decided batch, and the asset's generation if it is not 0."""
+_DECIDED = temporary("decided")
+
+
+def rows_with_decisions(rows: DataFrame, decisions: DataFrame, index: int) -> DataFrame:
+    """Rows of input `index` with the `SESSION` that is recorded for them, and with `LATE`."""
+    session, is_decided = F.col("session").alias(SESSION), F.lit(True).alias(_DECIDED)
+    recorded = decisions.where(F.col("which") == index).select(SEQ, ARRIVAL, session, is_decided)
+    late = F.coalesce(F.col(_DECIDED), F.lit(False)) & F.col(SESSION).isNull()
+    return rows.join(recorded, [SEQ, ARRIVAL], "left").select(*rows.columns, SESSION, late.alias(LATE))
 
 
 def seq_of(decided: Any) -> int:

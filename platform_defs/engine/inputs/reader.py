@@ -12,10 +12,10 @@ from pyspark.sql.types import StructType
 from assets.contracts import EVENT_TIME_RAW, DerivedAsset, SourceContract
 from operators.changelog import OWN_COPIES, bag_difference
 from operators.columns import FINAL_AT, parameter, temporary
-from operators.engine_columns import ARRIVAL, BATCH_TIME, EVENT_TIME, SEQ, SESSION, WATERMARK
+from operators.engine_columns import BATCH_TIME, EVENT_TIME, SEQ, WATERMARK
 from operators.timing import ClosedRange, timestamp
 from platform_defs.engine.inputs.input import Input, input_named
-from platform_defs.engine.inputs.lateness_decisions import DECIDED, DECISION_SCHEMA, generation_of
+from platform_defs.engine.inputs.lateness_decisions import DECIDED, DECISION_SCHEMA, generation_of, rows_with_decisions
 from platform_defs.engine.inputs.prepared_rows import LATE, ClassifiedRows, classify
 from platform_defs.engine.inputs.progress import Progress, readers_of, results_table, stored_progress
 from platform_defs.engine.inputs.progress_errors import ProgressError
@@ -34,7 +34,7 @@ from platform_defs.engine.ledger.ledger import Ledger
 from platform_defs.engine.ledger.snapshot import LedgerSnapshot, last_with_rows
 from platform_defs.engine.ledger.watermarks import NOTHING, Timeline
 
-_TIME_MS, _DECIDED = temporary("time_ms"), temporary("decided")
+_TIME_MS = temporary("time_ms")
 
 
 @dataclass(frozen=True)
@@ -224,26 +224,21 @@ class Reading:
 
         The rows have `WATERMARK` or `SESSION`, if the operator reads those. If the condition is the column `LATE`, they have it too.
         """
-        name, reads = asset.inputs[index], asset.operator.reads
+        name, reads, ends = asset.inputs[index], asset.operator.reads, (span.first, span.last)
         rows = self.log(name, head, span, after, with_raw_time=False)
         if reads.is_by_arrival(index):
             return rows, None
         if reads.recorded:
-            return self._with_decisions(asset, index, rows), F.col(LATE)
-        ends = (span.first, span.last)
+            decisions = self._decisions(asset, self.ledger.source(name).batches_with_rows(after, head, ends)[SEQ])
+            return rows_with_decisions(rows, decisions, index), F.col(LATE)
         watermark_by_batch = watermarks.possibly_late_batches(self.ledger.source(name), self.operator_timeline(asset), after, head, ends)
         return rows_with_lateness(rows, asset.operator, watermark_by_batch)
 
-    def _with_decisions(self, asset: DerivedAsset, index: int, rows: DataFrame) -> DataFrame:
-        """Rows with their recorded lateness decisions. Decisions of an earlier generation of the table are not read."""
-        if self.has_decisions(asset):
-            decisions = self.lake.read(self.spark, asset.decisions, DECISION_SCHEMA)
-        else:
-            decisions = self.lake.no_rows(self.spark, DECISION_SCHEMA)
-        session, is_decided = F.col("session").alias(SESSION), F.lit(True).alias(_DECIDED)
-        recorded = decisions.where(F.col("which") == index).select(SEQ, ARRIVAL, session, is_decided)
-        late = F.coalesce(F.col(_DECIDED), F.lit(False)) & F.col(SESSION).isNull()
-        return rows.join(recorded, [SEQ, ARRIVAL], "left").select(*rows.columns, SESSION, late.alias(LATE))
+    def _decisions(self, asset: DerivedAsset, batches: pa.ChunkedArray) -> DataFrame:
+        """The recorded lateness decisions of some batches, and maybe of others; none of an earlier generation of the table."""
+        if not len(batches) or not self.has_decisions(asset):
+            return self.lake.no_rows(self.spark, DECISION_SCHEMA)
+        return self.lake.read(self.spark, asset.decisions, DECISION_SCHEMA, {SEQ: (batches[0].as_py(), batches[-1].as_py())})
 
     def cut(self, source: str) -> Cut | None:
         """What retention has removed from a source's log; None for nothing."""

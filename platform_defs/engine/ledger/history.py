@@ -64,10 +64,20 @@ class SourceHistory:
         first, end = self.range(after, upto)
         return pa.table({name: self.columns[name].between(first, end) for name in names})
 
-    def batches_with_rows(self, after: int, upto: int | None = None) -> pa.Table:
-        """The batches with accepted rows: `seq`, `first_event_time`, `last_event_time`, `accepted`."""
+    def batches_with_rows(self, after: int, upto: int | None = None, span: tuple[int | None, int | None] = (None, None)) -> pa.Table:
+        """The batches with accepted rows: `seq`, `first_event_time`, `last_event_time`, `accepted`.
+
+        Args:
+            after: the batch before the first one.
+            upto: the last batch; None for the newest.
+            span: the first and the last event time of interest; None for no end. Batches without such rows are left out.
+        """
         batches = self.table(["seq", "first_event_time", "last_event_time", "accepted"], after, upto)
-        return batches.filter(pc.and_(pc.greater(batches["accepted"], _ZERO), pc.is_valid(batches["first_event_time"])))
+        batches = batches.filter(pc.and_(pc.greater(batches["accepted"], _ZERO), pc.is_valid(batches["first_event_time"])))
+        first, last = span
+        if first is not None:
+            batches = batches.filter(pc.greater_equal(batches["last_event_time"], arrow_scalar(first, _INT)))
+        return batches if last is None else batches.filter(pc.less_equal(batches["first_event_time"], arrow_scalar(last, _INT)))
 
     def oldest_since(self, since: int) -> int | None:
         """The oldest known event time at or after `since`; None if there is none.

@@ -248,12 +248,7 @@ def possibly_late_batches(
         head: the last batch.
         span: the first and the last event time of interest; None for no end. Batches without such rows are left out.
     """
-    rows = history.batches_with_rows(after, head)
-    first, last = span
-    if first is not None:
-        rows = rows.filter(pc.greater_equal(rows["last_event_time"], arrow_scalar(first, _INT)))
-    if last is not None:
-        rows = rows.filter(pc.less_equal(rows["first_event_time"], arrow_scalar(last, _INT)))
+    rows = history.batches_with_rows(after, head, span)
     first_known = rows["seq"][0].as_py() - 1 if len(rows) else 0  # earlier watermarks are not looked up
     index = pc.subtract(_as_array(rows["seq"].combine_chunks(), pa.int32()), arrow_scalar(first_known + 1, pa.int32()))
     before = _values(operator.after, _INT, first_known).take(index)

@@ -1,0 +1,81 @@
+"""The account of a step reads no more of an old lake than of a new one, however old a late row is."""
+
+import random
+from collections import Counter
+from collections.abc import Sequence
+
+import pytest
+
+from assets.contracts import DerivedAsset
+from operators import AsOfJoin
+from platform_defs.engine import Engine
+from platform_defs.engine.advance.advance import Step
+from platform_defs.engine.lake import compaction
+from tests.conftest import MakeEngine
+from tests.support.rows_read import RowsRead
+from tests.support.small_sources import DAY, HOUR, MINUTE, Event, join, replay, source, totals
+
+ASSETS = [
+    join(),
+    join("lenient", how="left", allowed_lateness="3 hours"),
+    DerivedAsset(name="valid", inputs=("l", "r"), operator=AsOfJoin(on="k", how="left")),
+]
+BEGINNING = -20_000 * DAY
+"""The time of a row from a device whose clock was reset: in 1971."""
+TERMS = ("accepted", "matched", "unmatched", "pending", "late")
+
+
+def _events(rng: random.Random, batch: int, *others: Event) -> list[Event]:
+    return [*(Event(rng.choice("ab"), rng.randrange(6), batch * HOUR + n * 10 * MINUTE) for n in range(6)), *others]
+
+
+def _batch(rng: random.Random, batch: int) -> dict[str, list[Event]]:
+    """A batch with a row of 1971, and one within three hours."""
+    others = [Event("a", 9, BEGINNING + batch), Event("b", 8, (batch - 2) * HOUR)]
+    return {side: _events(rng, batch, *others) for side in "lr"}
+
+
+def _advance(engine: Engine, counted: RowsRead) -> dict[str, tuple[list[Step], Counter[str]]]:
+    """Each table's steps, and the rows that their accounts read."""
+    found: dict[str, tuple[list[Step], Counter[str]]] = {}
+    for name in engine.assets:
+        steps = engine.advance(name)
+        found[name] = steps, counted.during(lambda name=name, steps=steps: [engine.accounts.step(name, step) for step in steps])
+    return found
+
+
+def test_the_account_of_a_step_reads_as_many_rows_of_an_old_lake_as_of_a_new_one(
+    make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for limit in ("MANY_FILES", "MANY_TINY_FILES"):  # the few rows of this test would all be in one file
+        monkeypatch.setattr(compaction, limit, 1_000)
+    engine, rng = make_engine([source("l"), source("r")], ASSETS), random.Random(5)
+    counted, read, batches = RowsRead(engine, monkeypatch), list[dict[str, Counter[str]]](), 0
+    for age in (12, 300):
+        for last in range(age - 5, age + 1):  # the rows that a step finalizes are in the files of the last batches, as in a stream
+            replay(engine, [_batch(rng, batch) for batch in range(batches, last)])
+            batches, accounted = last, _advance(engine, counted)
+        read.append({name: rows for name, (_, rows) in accounted.items()})
+    young, old = read
+    for name in engine.assets:
+        assert sum(old[name].values()) <= 2 * sum(young[name].values()), (name, young[name], old[name])
+        assert {"events/l", "events/r", name} <= {*old[name]}
+
+
+def test_the_accounts_of_steps_with_very_old_rows_add_up_to_the_account_of_all_days(make_engine: MakeEngine) -> None:
+    engine, rng = make_engine([source("l"), source("r")], [*ASSETS, join("joined", late_rows="join")]), random.Random(6)
+    steps: dict[str, list[Step]] = {name: [] for name in engine.assets}
+    for batch in [*range(6), None]:
+        replay(engine, [_batch(rng, batch)]) if batch is not None else engine.drain()
+        for name in engine.assets:
+            steps[name] += engine.advance(name)
+    for name in engine.assets:
+        found = totals(engine, name)
+        assert _totals(engine, name, steps[name]) == found, name
+        assert found["l", "late"] >= (0 if name == "joined" else 5), name
+
+
+def _totals(engine: Engine, name: str, steps: Sequence[Step]) -> dict[tuple[str, str], int]:
+    accounts = [account for step in steps for account in engine.accounts.step(name, step)]
+    assert all(account.holds for account in accounts), name
+    return {(side, term): sum(getattr(a, term) for a in accounts if a.side == side) for side in "lr" for term in TERMS}
