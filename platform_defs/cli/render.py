@@ -1,6 +1,5 @@
 """The output of the command line: converts the engine's values to plain data for JSON, and prints them as tables."""
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import asdict
 from typing import Any
@@ -18,6 +17,7 @@ from assets.days import moment
 from assets.factories.sentences import count
 from platform_defs.engine import Engine, ProgressError
 from platform_defs.engine.advance.advance import Step
+from platform_defs.engine.formats.json_values import from_json, to_json
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.first_rows import first_rows
 from platform_defs.engine.ledger.ledger import Batch
@@ -75,13 +75,13 @@ def print_warning(text: str) -> None:
 
 def show(as_json: bool, report: dict[str, Any], table: Callable[[dict[str, Any]], None]) -> None:
     """Print a report: as JSON, or by a function that prints it for a terminal."""
-    print(json.dumps(report, default=str, indent=2)) if as_json else table(report)
+    print(to_json(report, indent=2)) if as_json else table(report)
 
 
 def head_of(rows: DataFrame, limit: int) -> dict[str, Any]:
     """Plain data of a frame: `total`, the number of its rows, and `rows`, the first of them."""
     first = rows.limit(limit).select(F.to_json(F.struct("*"), {"ignoreNullFields": "false"})).collect()
-    return {"total": rows.count(), "rows": [json.loads(row[0]) for row in first]}
+    return {"total": rows.count(), "rows": [from_json(row[0]) for row in first]}
 
 
 def batch_report(batch: Batch) -> dict[str, Any]:
@@ -279,7 +279,7 @@ def _print_cells(title: str, rows: Sequence[dict[str, Any]]) -> None:
 
 
 def _cell(value: Any) -> str:
-    text = "" if value is None else value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+    text = "" if value is None else value if isinstance(value, str) else to_json(value, ensure_ascii=False)
     return shortened(text, LONGEST_CELL)
 
 

@@ -1,6 +1,5 @@
 """The command that runs a file of SQL statements: `tidemark sql FILE`."""
 
-import json
 import sys
 from collections.abc import Callable, Mapping
 from functools import cached_property
@@ -28,6 +27,7 @@ from platform_defs.declared.pipeline import DeclaredError
 from platform_defs.declared.sql_pipeline import sources_of, tables_of, targets_of
 from platform_defs.declared.sql_sources import DELTA, FILES, KAFKA, DeclaredSource
 from platform_defs.declared.sql_targets import Target
+from platform_defs.engine.formats.json_values import from_json
 from platform_defs.safe_text import shortened
 from platform_defs.settings import settings
 from platform_defs.spark.session import session
@@ -124,7 +124,7 @@ class Runner:
             )
         rows = rows_of(query, self._frames(query))
         first_rows = rows.limit(limit + 1).select(F.to_json(F.struct("*"), {"ignoreNullFields": "false"})).collect()
-        return {"rows": [json.loads(row[0]) for row in first_rows[:limit]], "has_more": len(first_rows) > limit}
+        return {"rows": [from_json(row[0]) for row in first_rows[:limit]], "has_more": len(first_rows) > limit}
 
     @cached_property
     def _tables(self) -> tuple[dict[str, DerivedAsset], dict[str, str]]:

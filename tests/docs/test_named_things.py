@@ -47,3 +47,11 @@ def test_the_navigation_lists_every_page_once() -> None:
     """A missing or an unknown page is only a warning of MkDocs, which is an error in `make docs`; this needs no site."""
     listed = re.findall(r"[\w/-]+\.md$", (PROJECT / "mkdocs.yml").read_text("utf-8"), re.MULTILINE)
     assert sorted(listed) == sorted(str(page.relative_to(PROJECT / "docs")) for page in (PROJECT / "docs").rglob("*.md"))
+
+
+def test_units_of_systemd_that_start_a_jvm_stop_only_the_main_process() -> None:
+    """By default systemd also sends SIGTERM to the JVM, which then ends in the middle of a commit. `tidemark metrics` starts none."""
+    blocks = [block for page in PAGES for block in re.findall(r"^```ini\n(.*?)^```", page.read_text("utf-8"), re.DOTALL | re.MULTILINE)]
+    units = [block for block in blocks if "[Service]" in block and "bin/tidemark metrics" not in block]
+    assert len(units) == 3
+    assert [unit for unit in units if "KillMode=mixed\n" not in unit] == []

@@ -55,14 +55,14 @@ def _lines(content: bytes, blanks: bytes = BLANKS) -> list[bytes]:
 
 
 def _csv_rows(content: bytes, options: dict[str, str]) -> int:
-    """The number of rows of a CSV file: its lines, less the header and its repetitions if the header has the contract's columns."""
+    """The number of rows of a CSV file: its lines, less the header if it has the contract's columns."""
     sep = CsvStyle.of(options).sep
     found = _lines(content, bytes(b for b in BLANKS if chr(b) not in sep))
     text = re.split(r"[\r\n]+", content.decode("utf-8", "replace").removeprefix("\ufeff"))
     header = next((line for line in text if line.strip()), "")
     names = [n.lower() for n in CsvStyle.of(options).fields(header)]
     is_complete = set(ROW.fieldNames()) <= set(names) and len(set(names)) == len(names)
-    return len(found) - (sum(line.removeprefix(b"\xef\xbb\xbf") == header.encode() for line in found) if is_complete else 0)
+    return len(found) - (is_complete and any(line.removeprefix(b"\xef\xbb\xbf") == header.encode() for line in found))
 
 
 _SCALARS = st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=8) | st.just(TIME)

@@ -23,6 +23,7 @@ from platform_defs.engine.inputs.progress import PROGRESS, Progress, commit_step
 from platform_defs.engine.inputs.progress_errors import ProgressError
 from platform_defs.engine.inputs.reader import Reading
 from platform_defs.engine.lake.small_queries import collect, is_small, remember_rows, rows_in_memory
+from platform_defs.engine.lake.small_upserts import has_one_equality
 from platform_defs.engine.lake.tables import Lake
 
 
@@ -125,7 +126,8 @@ class UpsertedTable:
                 return
             is_large = lake.is_large(self.asset.name)
             if is_large:
-                key_ranges = lake.extent(self.asset.changelog, key, {STEP: (applied.value["step"] + 1, now.step)})
+                comparable = [column for column in key if has_one_equality(unapplied.schema[column].dataType)]
+                key_ranges = lake.extent(self.asset.changelog, comparable, {STEP: (applied.value["step"] + 1, now.step)})
                 is_same_row = reduce(
                     lambda a, b: a & b,
                     [F.col(f"t.{quoted_name(column)}").between(*ends) for column, ends in key_ranges.items()],

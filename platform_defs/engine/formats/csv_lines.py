@@ -1,8 +1,8 @@
 """Reads CSV files.
 
-Columns are matched by the names in each file's header; a line that repeats the header is not a row. With the option `header` = `false` a
-file has no header, and its fields are the columns of the contract in order. A field must not contain a line break. With the option
-`comment`, lines that begin with its character are skipped.
+Columns are matched by the names in each file's header. A later line that is the same as the header is a row, as in Spark. With the option
+`header` = `false` a file has no header, and its fields are the columns of the contract in order. A field must not contain a line break.
+With the option `comment`, lines that begin with its character are skipped.
 """
 
 from collections.abc import Sequence
@@ -19,7 +19,7 @@ from platform_defs.engine.formats.built_once import built_once
 from platform_defs.engine.formats.csv_style import CsvStyle, header_names
 from platform_defs.engine.formats.files import File
 from platform_defs.engine.formats.raw_rows import new_column_fault, reject_rows
-from platform_defs.engine.formats.text import BLANK, CORRUPT, PARSED, LineColumns, header, lines, parser_options, raw_rows_of
+from platform_defs.engine.formats.text import BLANK, CORRUPT, PARSED, LineColumns, header, is_header, lines, parser_options, raw_rows_of
 
 _NO_HEADER = "for files without a header, set the source's option `header` to `false`"
 _MOST_FIELDS = 20_000  # Spark's parser fails with more than 20,480
@@ -33,22 +33,32 @@ def csv_rows(spark: SparkSession, contract: SourceContract, files: Sequence[File
         return _csv_rows(_lines(spark, files, ordered, style), contract, declared, "the source's schema")
     headers = {f: header(spark, contract, f) for f in files}
     frames: list[DataFrame] = []
-    for header_line, group in groupby(sorted(files, key=lambda f: headers[f]), key=lambda f: headers[f]):
-        frames.append(_rows_below(_lines(spark, list(group), ordered, style), contract, header_line))
+    for header_line, group in groupby(sorted(files, key=lambda f: headers[f].line), key=lambda f: headers[f].line):
+        of_header = list(group)
+        may_recur = [f for f in of_header if headers[f].may_recur]
+        rows = _lines(spark, of_header, ordered, style, with_split=bool(may_recur))
+        frames.append(_rows_below(rows, contract, header_line, is_header(header_line, may_recur)))
     return reduce(DataFrame.unionByName, frames)
 
 
-def _lines(spark: SparkSession, files: Sequence[File], ordered: Sequence[File], style: CsvStyle) -> DataFrame:
-    """The lines that are not blank or comments."""
-    found = lines(spark, files, ordered, "".join(c for c in BLANK if c not in style.sep))
+def _lines(spark: SparkSession, files: Sequence[File], ordered: Sequence[File], style: CsvStyle, *, with_split: bool = False) -> DataFrame:
+    """The lines that are not blank or comments; see `lines`."""
+    found = lines(spark, files, ordered, "".join(c for c in BLANK if c not in style.sep), with_split=with_split)
     is_comment = F.startswith(F.ltrim("value", F.lit("\ufeff")), F.lit(style.comment))
     return found.where(~is_comment) if style.comment else found
 
 
-def _rows_below(rows: DataFrame, contract: SourceContract, header: str) -> DataFrame:
-    """The rows below a header. If the header is not usable, all lines are rejected, even the header itself, which may be a row."""
+def _rows_below(rows: DataFrame, contract: SourceContract, header: str, is_header: Column) -> DataFrame:
+    """The rows below a header. If the header is not usable, all lines are rejected, even the header itself, which may be a row.
+
+    Args:
+        rows: the lines.
+        contract: the source's contract.
+        header: the header.
+        is_header: whether a line is the header of its file.
+    """
     names = header_names(contract, header)
-    below = rows.where(~F.col("value").isin(header, f"\ufeff{header}"))
+    below = rows.where(~is_header)
     if (reason := _header_fault(contract, names)) is not None:
         return reject_rows(rows, contract, reason)
     if (reason := new_column_fault(contract, names)) is not None:

@@ -16,6 +16,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
+from filelock import FileLock, Timeout
 
 from operators.changelog import CHANGE, COMMIT_VERSION, COMMITTED_AT, DELETE, INSERT, UPDATE_AFTER, UPDATE_BEFORE
 from operators.errors import TidemarkError
@@ -30,6 +31,7 @@ _POSITION = "_table.json"
 
 A table that is deleted and created again has another id. The version is still known after the landed files were removed.
 """
+_LOCK = "_table.lock"
 _NS_PER_MS = 1_000_000
 
 
@@ -50,6 +52,14 @@ class ChangeFeedError(TidemarkError, RuntimeError):
         return cls(
             f"the changes of {table} cannot be written to {folder}: {error}. Legal: a folder that this process may read and write, on a "
             "disk with free space. Fix the folder and land the changes again: that continues after the newest landed version"
+        )
+
+    @classmethod
+    def busy(cls, table: str, folder: Path) -> "ChangeFeedError":
+        """Another process lands changes in the folder."""
+        return cls(
+            f"the changes of {table} are not landed, since another process lands changes in {folder}. Wait until it ends and run again: "
+            "that lands the versions that are newer then"
         )
 
     @classmethod
@@ -100,7 +110,8 @@ def land_changes(table: str, folder: Path, *, first: int = 0, storage_options: d
     `change`, which an operator reads as the change kind. A second call lands only newer versions, even if the files of the first one were
     removed after their ingest.
 
-    The modification times of the files increase with the versions, even if the clock steps back: ingest orders files by them.
+    The modification times of the files increase with the versions, even if the clock steps back: ingest orders files by them. Only one
+    process at a time lands changes in a folder.
 
     Args:
         table: the table, a path or a URI.
@@ -113,15 +124,30 @@ def land_changes(table: str, folder: Path, *, first: int = 0, storage_options: d
 
     Raises:
         ChangeFeedError: the table has no change data feed, has a column with one of these names, or is not the table whose changes the
-            folder contains (it is another one, or was created again); or the folder cannot be used.
+            folder contains (it is another one, or was created again); or the folder cannot be used, or another process uses it.
     """
-    with _reading(table):
-        delta = DeltaTable(table, storage_options=storage_options)
-        table_id = str(delta.metadata().id)
-    with _using(table, folder):
+    with _using(table, folder), _holding(table, folder):
+        with _reading(table):
+            delta = DeltaTable(table, storage_options=storage_options)
+            table_id = str(delta.metadata().id)
         landed = _newest_landed(delta, table, table_id, folder)
-    versions = [_land(delta, table, table_id, version, folder) for version in range(max(first, landed + 1), delta.version() + 1)]
+        versions = [_land(delta, table, table_id, version, folder) for version in range(max(first, landed + 1), delta.version() + 1)]
     return [landed for landed in versions if landed.rows]
+
+
+@contextmanager
+def _holding(table: str, folder: Path) -> Iterator[None]:
+    """Hold the folder's lock, which the operating system releases if the process dies."""
+    folder.mkdir(parents=True, exist_ok=True)
+    lock = FileLock(folder / _LOCK, timeout=0)
+    try:
+        lock.acquire()
+    except Timeout:
+        raise ChangeFeedError.busy(table, folder) from None
+    try:
+        yield
+    finally:
+        lock.release()
 
 
 @contextmanager
@@ -182,7 +208,6 @@ def _land(delta: DeltaTable, table: str, table_id: str, version: int, folder: Pa
         rows = pa.table(delta.load_cdf(starting_version=version, ending_version=version))
         changes = _with_own_names(rows)
         with _using(table, folder):
-            folder.mkdir(parents=True, exist_ok=True)
             if rows.num_rows:
                 path = folder / f"version-{version:020d}.parquet"
                 hidden = path.with_name(f".{path.name}.tmp")

@@ -1,10 +1,13 @@
 """Converts values that Arrow has read to the plain data that Spark's `to_json` writes for them."""
 
 import base64
+import json
 import math
+import re
 from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
+from uuid import uuid4
 
 import numpy as np
 from pyspark.sql.types import (
@@ -58,11 +61,43 @@ def json_value(value: Any, kind: DataType) -> Any:
     return _atomic(value, kind)
 
 
+def from_json(text: str) -> Any:
+    """JSON as plain data, with all digits of its numbers.
+
+    >>> from_json('[1.50, 0.12345678901234567890]')
+    [1.5, Decimal('0.12345678901234567890')]
+    """
+    return json.loads(text, parse_float=_number)
+
+
+def to_json(value: Any, **options: Any) -> str:
+    """Plain data as JSON, with all digits of its decimals; values of other types are their text.
+
+    `json.dumps` cannot write a decimal as a number. So a decimal is first a text with a mark, which is then removed with its quotes.
+
+    Args:
+        value: the data.
+        options: options of `json.dumps`.
+
+    >>> to_json([1.5, Decimal("0.12345678901234567890")])
+    '[1.5, 0.12345678901234567890]'
+    """
+    mark = uuid4().hex
+    text = json.dumps(value, default=lambda other: f"{mark}{other}" if isinstance(other, Decimal) else str(other), **options)
+    return re.sub(rf'"{mark}([^"]*)"', r"\1", text)
+
+
+def _number(text: str) -> float | Decimal:
+    """A number that is not whole: a float, or a decimal if a float has other digits."""
+    number, exact = float(text), Decimal(text)
+    return number if Decimal(repr(number)) == exact else exact
+
+
 def _atomic(value: Any, kind: DataType) -> Any:
     if isinstance(value, float):
         return _json_number(_with_java_digits(value) if isinstance(kind, FloatType) else value)
     if isinstance(value, Decimal):
-        return int(value) if isinstance(kind, DecimalType) and kind.scale == 0 else float(value)
+        return int(value) if isinstance(kind, DecimalType) and kind.scale == 0 else _number(str(value))
     if isinstance(value, bytes):
         return base64.b64encode(value).decode()
     if isinstance(value, datetime):

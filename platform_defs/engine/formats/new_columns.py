@@ -59,7 +59,7 @@ def _columns_in_json(spark: SparkSession, contract: SourceContract, files: Seque
 
 def _columns_in_csv(spark: SparkSession, contract: SourceContract, files: Sequence[File]) -> Iterable[NewColumn]:
     named = files if CsvStyle.of(contract.options).has_header else []
-    return [NewColumn(name, StringType(), f.path) for f in named for name in header_names(contract, header(spark, contract, f))]
+    return [NewColumn(name, StringType(), f.path) for f in named for name in header_names(contract, header(spark, contract, f).line)]
 
 
 def _columns_in_parquet(spark: SparkSession, contract: SourceContract, files: Sequence[File]) -> Iterable[NewColumn]:

@@ -6,6 +6,7 @@ Files are read line by line, so that the original text of a line that cannot be 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any, cast
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -30,8 +31,12 @@ BLANK = " \t\f\v"
 _LENIENT = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
 _LONGEST_HEADER = 1 << 20
 _FILE = "_metadata.file_path"
-_POSITION = f"_metadata.file_block_start + (monotonically_increasing_id() & {(1 << 33) - 1}L)"
+_SPLIT = "_metadata.file_block_start"
+_NUMBER_IN_PARTITION = f"(monotonically_increasing_id() & {(1 << 33) - 1}L)"
+_POSITION = f"{_SPLIT} + {_NUMBER_IN_PARTITION}"
 """The position of a line in its file: the start of its split, and its number in that split."""
+IN_FIRST_SPLIT = temporary("in_first_split")
+"""The column for whether a line is in the first split of its file."""
 
 
 @dataclass(frozen=True)
@@ -72,9 +77,20 @@ def parser_options(contract: SourceContract, defaults: Mapping[str, str]) -> dic
     return {name.lower(): value for name, value in defaults.items()} | of_contract | {n.lower(): v for n, v in _LENIENT.items()}
 
 
-def lines(spark: SparkSession, files: Sequence[File], ordered: Sequence[File], blank: str = BLANK) -> DataFrame:
-    """The lines that are not blank, as `value`, each with its position: the start of its split, and the line's number in that split."""
-    columns = "value", F.col(_FILE).alias(PATH), arrival(files, ordered, F.col(_FILE), F.expr(_POSITION))
+def lines(
+    spark: SparkSession, files: Sequence[File], ordered: Sequence[File], blank: str = BLANK, *, with_split: bool = False
+) -> DataFrame:
+    """The lines that are not blank, as `value`, each with its position: the start of its split, and the line's number in that split.
+
+    Args:
+        spark: the session.
+        files: the files.
+        ordered: all files of the batch, in order.
+        blank: the characters of a blank line.
+        with_split: whether to add the column `IN_FIRST_SPLIT`.
+    """
+    split = [F.expr(f"{_SPLIT} = 0").alias(IN_FIRST_SPLIT)] if with_split else []
+    columns = "value", F.col(_FILE).alias(PATH), arrival(files, ordered, F.col(_FILE), F.expr(_POSITION)), *split
     all_lines = read_files(spark, files, lambda reader, paths: reader.text(paths).select(*columns))
     return all_lines.where(F.btrim("value", F.lit(blank)) != "")
 
@@ -105,8 +121,21 @@ def _field(column: str | None, field: StructField) -> Column:
     return value.alias(field.name)
 
 
-def header(spark: SparkSession, contract: SourceContract, file: File) -> str:
-    """A file's first line that is not blank or a comment, without a byte order mark; at most `_LONGEST_HEADER` bytes are read."""
+@dataclass(frozen=True)
+class Header:
+    """The first line of a file that is not blank or a comment, without a byte order mark.
+
+    Args:
+        line: the line; empty if the file has none.
+        may_recur: whether a later line may be the same: one is, or the file is so long that only its start was read.
+    """
+
+    line: str
+    may_recur: bool
+
+
+def header(spark: SparkSession, contract: SourceContract, file: File) -> Header:
+    """A file's header; at most `_LONGEST_HEADER` bytes are read."""
     path, conf = hadoop_path(spark, file)
     codec = cast(Any, spark._jvm).org.apache.hadoop.io.compress.CompressionCodecFactory(conf).getCodec(path)
     stream = path.getFileSystem(conf).open(path)
@@ -116,4 +145,21 @@ def header(spark: SparkSession, contract: SourceContract, file: File) -> str:
         stream.close()
     lines_at_start = re.split(r"[\r\n]+", start.decode("utf-8", "replace").removeprefix("\ufeff"))
     comment = CsvStyle.of(contract.options).comment
-    return next((line for line in lines_at_start if line.strip() and not (comment and line.startswith(comment))), "")
+    first = next((line for line in lines_at_start if line.strip() and not (comment and line.startswith(comment))), "")
+    is_repeated = sum(line.removeprefix("\ufeff") == first for line in lines_at_start) > 1
+    return Header(first, is_repeated or len(start) == _LONGEST_HEADER)
+
+
+def is_header(line: str, may_recur: Sequence[File]) -> Column:
+    """Whether a line is its file's header, and not a later line that is the same.
+
+    Args:
+        line: the header.
+        may_recur: the files in which a later line may be the same; if there are any, the lines have `IN_FIRST_SPLIT`.
+    """
+    is_same = F.col("value").isin(line, f"\ufeff{line}")
+    if not may_recur:
+        return is_same
+    # Spark increases the number of a branch only for the lines for which it evaluates the branch: here, the same lines of one file.
+    first_of_file = reduce(lambda case, f: case.when(F.col(PATH) == f.path, F.expr(f"{_NUMBER_IN_PARTITION} = 0")), may_recur, cast(Any, F))
+    return F.when(is_same, F.when(F.col(IN_FIRST_SPLIT), first_of_file.otherwise(True)).otherwise(False)).otherwise(False)

@@ -51,18 +51,25 @@ def parsed_text(text: Column, type_: DataType) -> Column:
         return F.when(~F.rlike(text, F.lit(_HUGE_EXPONENT)), value)
     if isinstance(type_, DateType):  # Spark's cast ignores any text after the date
         value = F.when(~F.rlike(text, F.lit(_DATE_AND_NO_TIME)), value)
-    return F.when(~_has_no_date(text), value) if isinstance(type_, DatetimeType) else value
+    return F.when(~(_is_time_of_day(text) | _is_number(text)), value) if isinstance(type_, DatetimeType) else value
 
 
 def parsed_time(value: Column) -> Column:
     """A value of any type that Spark casts to a timestamp, as one; null if it is a text or a number that is no time."""
-    is_text = F.rlike(F.typeof(value), F.lit("^(string|variant)"))  # a constant, so the plan of a timestamp has nothing of this
-    return F.when(~(is_text & _has_no_date(value.cast("string"))), value.try_cast("timestamp"))
+    type_, text = F.typeof(value), value.cast("string")  # the type is a constant, so the plan of a timestamp has nothing of this
+    is_time_of_day = F.rlike(type_, F.lit("^(string|variant)")) & _is_time_of_day(text)
+    is_number = F.rlike(type_, F.lit("^string")) & _is_number(text)
+    return F.when(~(is_time_of_day | is_number), value.try_cast("timestamp"))
 
 
-def _has_no_date(text: Column) -> Column:
+def _is_time_of_day(text: Column) -> Column:
     """Whether a text is a time of day without a date, to which Spark's cast would add today's date."""
     return F.instr(F.ltrim(text, F.lit(_BLANKS)), ":").between(1, len("T12:"))
+
+
+def _is_number(text: Column) -> Column:
+    """Whether a text has no hyphen after a year. If it is a whole number, Spark's cast would read it as a year."""
+    return F.locate("-", F.ltrim(text, F.lit(_BLANKS)), len("2026-")) == 0
 
 
 def to_text(value: Column, type_: DataType) -> Column:

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow.compute as pc
 from pyspark.sql import Column
 from pyspark.sql import functions as F
-from pyspark.sql.types import DateType, IntegralType, StringType
+from pyspark.sql.types import DataType, DateType, IntegralType, StringType
 
 from assets.contracts import SourceContract
 from operators.engine_columns import EVENT_TIME
@@ -112,8 +112,13 @@ def is_good_in_memory() -> pc.Expression:
 
 
 def ranged_key(contract: SourceContract) -> list[str]:
-    """The key's first column, if it can be used for data skipping: its type must have an exact Python value."""
-    return [k for k in contract.unique_key[:1] if isinstance(contract.struct[k].dataType, (IntegralType, StringType, DateType))]
+    """The key's first column, if it can be used for data skipping: its values must be exact in Python, and ordered as in statistics."""
+    return [key for key in contract.unique_key[:1] if _has_ordered_values(contract.struct[key].dataType)]
+
+
+def _has_ordered_values(kind: DataType) -> bool:
+    """Whether a bound of a column in Python can be compared with its statistics. Those of a text with a collation are of its bytes."""
+    return isinstance(kind, (IntegralType, DateType)) or kind == StringType()
 
 
 def _failing(contract: SourceContract) -> list[str]:

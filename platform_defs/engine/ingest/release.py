@@ -159,7 +159,7 @@ class Release:
             present_file = File(status.getModificationTime(), uri, status.getLen(), self.contract.name, folder=one_path(self.folder))
             if not self.writer.ledger.file_records(self.contract.name, [present_file]).has_present_state(present_file):
                 raise QuarantineError.no_header(self.contract.name, unquote(path), "it is another file now")
-            return header(spark, self.contract, file)
+            return header(spark, self.contract, file).line
         except Py4JJavaError as error:
             kind = str(error.java_exception.getClass().getSimpleName())
             raise QuarantineError.no_header(self.contract.name, unquote(path), f"it cannot be read ({kind})") from error

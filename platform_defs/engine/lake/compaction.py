@@ -106,6 +106,15 @@ def _vacuum(delta: DeltaTable, hours: int | None, *, dry_run: bool) -> list[str]
     return delta.vacuum(hours, dry_run, enforce_retention_duration=hours is None, full=is_full, **commit_options({}))
 
 
+def delete_removed_files(path: str, storage_options: dict[str, str] | None) -> None:
+    """Delete the files that a table outside the lake no longer needs, since its retention (by default a week) has passed.
+
+    Only files that the table's log names are deleted, so nothing else in its folder is. Of a table with deletion vectors none is.
+    """
+    if DeltaTable.is_deltatable(path, storage_options) and not has_vectors(delta := DeltaTable(path, storage_options=storage_options)):
+        delta.vacuum(dry_run=False, **commit_options({}))
+
+
 def _delete_empty_folders(table: Path) -> None:
     """Delete the folders of commits without files, which deltalake leaves: there would be more of them with each commit."""
     for folder in table.glob(f"{COMMIT_FOLDER}*"):

@@ -1,21 +1,25 @@
 """Views of a table (its present or earlier rows, or its rows with early results), and their export as a Delta table."""
 
+import logging
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from operators.errors import TidemarkError
 from platform_defs.engine.formats.files import hadoop_file
+from platform_defs.engine.lake.compaction import delete_removed_files
 from platform_defs.engine.lake.errors import store_reason
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.paths import PathError, canonical, require_outside
 from platform_defs.safe_text import shortened, without_credentials
 
+_log = logging.getLogger(__name__)
 _EPOCH = datetime.fromtimestamp(0, UTC)
 _PROBE = "_can_be_written"
 
@@ -124,6 +128,8 @@ def writable(reason: str) -> str:
 def export(rows: DataFrame, lake: Lake, folder: str) -> dict[str, Any]:
     """Write rows as the newest version of a Delta table outside the lake; returns its `folder` and the number of its `rows`.
 
+    The files of earlier exports are deleted after the table's retention; see `delete_old_files`.
+
     Raises:
         ViewError: the folder is not a valid path, overlaps the lake, or cannot be written to.
     """
@@ -133,5 +139,18 @@ def export(rows: DataFrame, lake: Lake, folder: str) -> dict[str, Any]:
         raise ViewError.bad_folder(folder, error.legal) from None
     if (fault := write_fault(rows.sparkSession, path)) is not None:
         raise ViewError.bad_folder(folder, fault)
+    delete_old_files(path, lake.storage_options)
     rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(path)
     return {"folder": path, "rows": rows.sparkSession.read.format("delta").load(path).count()}
+
+
+def delete_old_files(path: str, storage_options: dict[str, str] | None) -> None:
+    """Delete the files of earlier exports that left the table longer ago than its retention.
+
+    Call it before a commit: the checkpoint after one no longer names files whose retention has passed. The export does not need it, so a
+    fault is only logged.
+    """
+    try:
+        delete_removed_files(path, storage_options)
+    except (DeltaError, OSError, ValueError) as error:
+        _log.warning("the old files of the export %s are not deleted: %s", without_credentials(path), store_reason(error))

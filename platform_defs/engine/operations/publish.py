@@ -142,8 +142,11 @@ def _require_same_step(reading: Reading, asset: DerivedAsset, folder: str, publi
 
 
 def _last_published_step(spark: SparkSession, folder: str) -> int:
-    """The last published step; 0 if the folder records none, or if its record is incomplete."""
-    text = _read(spark, folder, _MARK)
+    """The last published step; 0 if the folder records none.
+
+    On a disk, a file is empty while it is written. If a kill left the mark empty, the file that was written before it has the step.
+    """
+    text = _read(spark, folder, _MARK) or _read(spark, folder, _STEP_ID).partition(" ")[0]
     return int(text) if text.isdecimal() else 0
 
 

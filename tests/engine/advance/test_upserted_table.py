@@ -3,6 +3,7 @@
 import pyarrow as pa
 import pytest
 from pyspark.sql import SparkSession
+from pyspark.sql.types import StringType, StructType
 
 from assets.contracts import DerivedAsset
 from operators import Aggregate
@@ -11,6 +12,7 @@ from platform_defs.engine import Engine, faults
 from platform_defs.engine.advance.upserted_table import UpsertedTable
 from platform_defs.engine.inputs.progress import progress
 from platform_defs.engine.lake.small_queries import from_arrow
+from platform_defs.engine.lake.tables import Lake
 from tests.conftest import MakeEngine
 from tests.support.small_sources import MINUTE, Event, land, rows_of, source
 
@@ -53,3 +55,16 @@ def test_only_the_changes_of_the_committed_step_are_applied_from_memory(
     assert rows_of(engine.views.table("t"), "k", "total") == [("x", 1)]
     UpsertedTable(engine.reading, asset)._apply(now.id if is_own_step else "another step", changes)
     assert rows_of(engine.views.table("t"), "k", "total") == [("x", total)]
+
+
+def test_keys_with_a_collation_are_merged_into_a_large_table(make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The statistics of the changelog are of the bytes of its texts: by the collation, no key is between `B` and `a`."""
+    monkeypatch.setattr(Lake, "is_large", lambda *_: True)
+    schema = StructType().add("k", StringType("UTF8_LCASE")).add("v", "integer").add("ts", "timestamp")
+    total = Aggregate(by="k", aggregates={"total": "sum(v)"})
+    engine = make_engine([source("s", schema=schema)], [DerivedAsset(name="t", inputs=("s",), operator=total)])
+    for n in range(2):
+        land(engine, "s", f"{n}.jsonl", [Event(key, 1 + n, n * MINUTE).line for key in "Ba"])
+        engine.ingest()
+        list(engine.advance("t"))
+    assert rows_of(engine.views.table("t"), "k", "total") == [("B", 3), ("a", 3)]

@@ -7,6 +7,7 @@ import shutil
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -67,7 +68,7 @@ def test_a_table_without_a_change_feed_is_refused_with_the_fix(tmp_path: Path) -
     write_deltalake(str(tmp_path / "named"), _rows(("a", 1)).append_column("change", pa.array(["x"])), configuration=CONFIG)
     with pytest.raises(ChangeFeedError, match="the table has a column 'change', a name that the landed changes use; rename it"):
         land_changes(str(tmp_path / "named"), tmp_path / "landing")
-    assert not list(tmp_path.glob("landing/*"))
+    assert [file.name for file in tmp_path.glob("landing/*")] == ["_table.lock"]
 
 
 def test_a_recreated_table_is_refused_with_the_fix(stock: DeltaTable, tmp_path: Path) -> None:
@@ -136,6 +137,23 @@ def test_landed_files_keep_the_order_of_versions_even_if_the_clock_steps_back(st
     assert [Path(f.path).name[:28] for f in files] == [f"version-{n:020d}" for n in range(4)]
     assert len({f.modified for f in files}) == 4
     assert {f.source for f in files} == {first.source}
+
+
+def test_one_process_at_a_time_lands_changes_in_a_folder(stock: DeltaTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A second run would land the same versions again, with later times: they would sort behind newer versions, or count as changed."""
+    folder, write, refused = tmp_path / "landing", pq.write_table, list[str]()
+    stock.update(updates={"sold": "9"}, predicate="item = 'a'")
+
+    def run_again(*arguments: Any) -> None:
+        with pytest.raises(ChangeFeedError, match=rf"since another process lands changes in {folder}\. Wait until it ends") as error:
+            land_changes(stock.table_uri, folder)
+        refused.append(str(error.value))
+        write(*arguments)
+
+    monkeypatch.setattr(pq, "write_table", run_again)
+    assert [landed.version for landed in land_changes(stock.table_uri, folder)] == [0, 1]
+    assert len(refused) == 2
+    assert land_changes(stock.table_uri, folder) == []
 
 
 def _without_session(root: Path, sources: list[SourceContract], assets: list[DerivedAsset]) -> Engine:

@@ -1,7 +1,8 @@
 """Values read by Arrow become the same plain data as by Spark's `to_json`."""
 
-import json
 import re
+from datetime import date
+from decimal import Decimal
 
 import pytest
 from pyspark.sql import SparkSession
@@ -9,7 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import FloatType, StructType
 
 from assets.ddl import schema_of
-from platform_defs.engine.formats.json_values import has_json_value, json_value
+from platform_defs.engine.formats.json_values import from_json, has_json_value, json_value, to_json
 
 VALUES = [
     "'ü'",
@@ -28,6 +29,8 @@ VALUES = [
     "1.50BD",
     "CAST(12 AS DECIMAL(38, 0))",
     "CAST('0.0000000001' AS DECIMAL(20, 10))",
+    "CAST('-1234567890123456789.0123456789012345678' AS DECIMAL(38, 19))",
+    "array(CAST('1234567.1234567890123456789' AS DECIMAL(38, 19)), 0.1BD)",
     "X'00FF'",
     "DATE'0001-01-02'",
     "TIMESTAMP'2026-03-01 12:00:00.123999'",
@@ -47,8 +50,17 @@ def test_a_value_equals_that_of_spark(spark: SparkSession) -> None:
     [(text,)] = rows.select(F.to_json(F.struct("*"), {"ignoreNullFields": "false"})).collect()
     assert has_json_value(rows.schema)
     [row] = rows.toArrow().to_pylist()
-    found, expected = json_value(row, rows.schema), json.loads(text)
+    found, expected = json_value(row, rows.schema), from_json(text)
     assert {sql: repr(found[f"c{n}"]) for n, sql in enumerate(VALUES)} == {sql: repr(expected[f"c{n}"]) for n, sql in enumerate(VALUES)}
+
+
+def test_json_has_all_digits_of_a_decimal() -> None:
+    digits = "-1234567890123456789.0123456789012345678"
+    value = json_value({"n": Decimal(digits)}, StructType().add("n", "decimal(38,19)"))
+    assert to_json({"rows": [value | {"text": "1.5", "none": None, "at": date(2026, 3, 1)}]}, indent=None) == (
+        f'{{"rows": [{{"n": {digits}, "text": "1.5", "none": null, "at": "2026-03-01"}}]}}'
+    )
+    assert to_json(from_json(f'{{"n": {digits}, "m": [1E-10, 2.50, 3]}}')) == f'{{"n": {digits}, "m": [1e-10, 2.5, 3]}}'
 
 
 @pytest.mark.parametrize("kind", ["map<date,int>", "array<map<struct<a:int>,int>>", "struct<v:variant>"])

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructType
 
 from operators.engine_columns import ARRIVAL, EVENT_TIME
 from platform_defs.engine.ingest import duplicates_in_memory as module
@@ -142,3 +143,13 @@ def test_spark_finds_the_duplicates_of_float_keys_and_large_logs(
     counts = [batch[0].duplicate for batch in engine.ledger.batches()]
     assert counts == [0, 4 if key == "k" else 3]
     assert in_memory == [key == "k", key == "k" and not is_large]
+
+
+def test_the_range_of_a_key_with_a_collation_leaves_out_no_file(make_engine: MakeEngine) -> None:
+    """The statistics of a file are of the bytes of its texts: by them, `C` is before `a` and `c`."""
+    schema = StructType().add("k", StringType("UTF8_LCASE")).add("v", "integer").add("ts", "timestamp")
+    engine = make_engine([source("l", schema=schema, unique_key=("k",)), source("r")], [join()])
+    for batch, keys in enumerate(("C", "ac")):
+        land(engine, "l", f"{batch}.jsonl", [Event(key, 1, 0).line for key in keys])
+        engine.ingest()
+    assert [(batch[0].accepted, batch[0].duplicate) for batch in engine.ledger.batches()] == [(1, 0), (1, 1)]

@@ -218,10 +218,10 @@ NO_TIME, NO_MARK = "event time: not a timestamp", "watermark: not a timestamp"
 def test_a_text_or_a_number_that_is_no_time_is_quarantined(make_engine: MakeEngine) -> None:
     time = iso(START)
     contracts = {
-        "text": ({}, {time: None, "hello": NO_TIME, "10:30": NO_TIME, "": NO_TIME, None: "event time: missing"}),
+        "text": ({}, {time: None, "hello": NO_TIME, "10:30": NO_TIME, "2026": NO_TIME, "": NO_TIME, None: "event time: missing"}),
         "computed": ({"event_time": "nullif(concat(at, ''), 'none')"}, {time: None, "hello": NO_TIME, "none": "event time: missing"}),
         "variant": ({"event_time": "parse_json(concat('\"', at, '\"'))"}, {time: None, "hello": NO_TIME, "10:30": NO_TIME}),
-        "collated": ({"event_time": "at COLLATE UTF8_LCASE"}, {time: None, "hello": NO_TIME, "10:30": NO_TIME}),
+        "collated": ({"event_time": "at COLLATE UTF8_LCASE"}, {time: None, "hello": NO_TIME, "10:30": NO_TIME, "1200": NO_TIME}),
         "number": ({"schema": "k STRING, at DOUBLE"}, {1.5: None, 1e30: NO_TIME}),
         "mark": ({"event_time": f"'{time}'", "watermark": Punctuated("at")}, {time: None, None: None, "hello": NO_MARK}),
     }

@@ -4,9 +4,9 @@ import random
 from typing import Any, cast
 
 import pytest
-from platform_defs.connections.values import Secret, topic_options
 from pyspark.sql import DataFrame
 
+from platform_defs.connections.values import Secret, topic_options
 from platform_defs.engine.formats.files import File
 from platform_defs.engine.formats.kafka_options import Topics
 from platform_defs.engine.formats.topics import Partition, offset_range

@@ -1,10 +1,13 @@
 """Views of a table: its present state, an earlier state, or with early results; and the Delta table that an export writes."""
 
+import os
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
+import pyarrow as pa
 import pytest
+from deltalake import DeltaTable, write_deltalake
 from typer.testing import CliRunner
 
 from assets.contracts import DerivedAsset
@@ -14,7 +17,7 @@ from platform_defs.cli.commands import app
 from platform_defs.engine.lake.missing_files import naming_lost_files
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.operations import export as operation
-from platform_defs.engine.operations.export import View, ViewError, view_of
+from platform_defs.engine.operations.export import View, ViewError, delete_old_files, view_of
 from platform_defs.engine.operations.publish import PublishError
 from tests.conftest import MakeEngine
 from tests.support.bare_lake import bare_engine
@@ -73,7 +76,12 @@ def test_a_table_is_shown_and_exported_in_its_present_state_an_earlier_one_and_w
     earlier = rows_of(engine.views.show(then))
     assert now != earlier
     assert earlier == rows_of(engine.views.show(View("total", event_times_to=START)))
+    DeltaTable(target).alter.set_table_properties({"delta.deletedFileRetentionDuration": "interval 0 seconds"})
+    first_files = {*DeltaTable(target).file_uris()}
     assert engine.views.export(then, target)["rows"] == len(earlier), "an export replaces the content of the folder"
+    assert all(Path(file).exists() for file in first_files)
+    assert engine.views.export(View("total"), target)["rows"] == len(now)
+    assert not any(Path(file).exists() for file in first_files)
     assert rows_of(engine.views.show(View("counts", early=True)), "k", "n", "is_final") == [("a", 1, True), ("b", 1, False)]
     with pytest.raises(OperatorError, match="counts"):
         engine.views.show(View("counts", as_of=NOON))
@@ -84,6 +92,22 @@ def test_a_table_is_shown_and_exported_in_its_present_state_an_earlier_one_and_w
         engine.views.export(View("total"), str(tmp_path / "file" / "out"))
     with pytest.raises(ViewError, match="legal: a folder outside the lake"):
         engine.views.export(View("total"), engine.lake.path("mine"))
+
+
+def test_files_of_earlier_exports_are_deleted_after_their_retention(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    target, kept = tmp_path / "copy", {"delta.deletedFileRetentionDuration": "interval 0 seconds"}
+    delete_old_files(str(target), None)
+    for n in range(3):
+        write_deltalake(target, pa.table({"n": [n]}), mode="overwrite", configuration=kept)
+    (target / "mine.csv").write_text("n")
+    os.utime(target / "mine.csv", (0, 0))
+    delete_old_files(str(target), None)
+    assert [*target.glob("*.parquet")] == [Path(file) for file in DeltaTable(target).file_uris()]
+    assert (target / "mine.csv").exists()
+    assert not caplog.records
+    (target / "_delta_log" / "00000000000000000000.json").write_text("{")
+    delete_old_files(str(target), None)
+    assert "the old files of the export" in caplog.text
 
 
 @pytest.mark.parametrize("command", [["show"], ["export"]])

@@ -72,6 +72,19 @@ def test_a_folder_has_one_publisher_and_contains_the_steps_of_one_table(make_eng
     assert all(json.loads(line)["key"] for _, line in _lines(tmp_path / "new"))
 
 
+def test_an_empty_mark_of_a_killed_publish_does_not_start_again_from_the_first_step(make_engine: MakeEngine, tmp_path: Path) -> None:
+    """A kill while the mark is written leaves it empty. Steps that retention has merged since would replace those in the folder."""
+    engine, folder = _engine(make_engine), tmp_path / "published"
+    for v in (1, 2):
+        replay(engine, [{"l": [Event("a", v, v)]}])
+        engine.advance("top")
+    assert engine.views.publish("top", str(folder)) == 2
+    (folder / "_published").write_text("")
+    shutil.rmtree(folder / "step=1")
+    assert engine.views.publish("top", str(folder)) == 2
+    assert {step for step, _ in _lines(folder)} == {"step=2"}
+
+
 @pytest.mark.parametrize("below", ["", "/ledger", "/changelog/top"])
 def test_a_folder_of_the_lake_is_refused(make_engine: MakeEngine, below: str) -> None:
     engine = _engine(make_engine)
