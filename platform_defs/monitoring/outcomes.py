@@ -15,10 +15,10 @@ from dagster._core.storage.tags import REPOSITORY_LABEL_TAG
 from assets.factories.closed_range_table import LAW
 from assets.pipeline import FRESH
 from platform_defs.engine import LawError
+from platform_defs.orchestration.requested_runs import ended_s
 from platform_defs.orchestration.run_errors import failed_steps, has_failed_with, short_line
 from platform_defs.orchestration.stream_runs import HEALTHY_S
 from platform_defs.orchestration.stream_runs import JOB as STREAM
-from platform_defs.orchestration.tries import ended_s
 
 _ENDED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE]
 _ENDED_CHECKS = {AssetCheckExecutionRecordStatus.SUCCEEDED, AssetCheckExecutionRecordStatus.FAILED}

@@ -15,9 +15,9 @@ from platform_defs.engine.inputs.identity import identity_of
 from platform_defs.engine.ledger.ledger import TABLE
 from platform_defs.orchestration.jobs import advance_request, later_days, partition_days, repeated_request
 from platform_defs.orchestration.readable_tables import readable_tables
+from platform_defs.orchestration.requested_runs import RequestedRuns, tries
 from platform_defs.orchestration.run_errors import has_failed_with
 from platform_defs.orchestration.stream_runs import reason_not_to_ingest
-from platform_defs.orchestration.tries import RequestedRuns, tries
 from platform_defs.orchestration.waiting_input import waiting_input
 
 

@@ -37,7 +37,7 @@ from platform_defs.engine.operations.failures import describe_error
 from platform_defs.engine.operations.publish_to_topic import Published, sum_of
 from platform_defs.orchestration.readable_tables import UNREADABLE
 from platform_defs.stream.changed_days import changed_days
-from platform_defs.stream.collected import IntervalReports
+from platform_defs.stream.interval_reports import IntervalReports
 from platform_defs.stream.reports import Accounts, Steps
 
 _RETRY_S = 30.0

@@ -18,9 +18,9 @@ from platform_defs.engine.ingest.errors import UnreadError
 from platform_defs.engine.lake.interrupts import LostInterrupts
 from platform_defs.engine.ledger.ledger import Batch
 from platform_defs.engine.operations.advance_all import AdvanceAll
-from platform_defs.engine.operations.law_in_turn import StreamAccounting
 from platform_defs.engine.operations.publish_all import PublishAll
 from platform_defs.engine.operations.publish_to_topic import Published
+from platform_defs.engine.operations.stream_accounting import StreamAccounting
 from platform_defs.engine.operations.topic import kept_clients
 from platform_defs.orchestration.readable_tables import UNREADABLE
 from platform_defs.settings.stream_trigger import StreamTrigger

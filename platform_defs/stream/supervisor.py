@@ -6,6 +6,7 @@ import dagster as dg
 from dagster import RunRecord
 
 from platform_defs.engine import Engine
+from platform_defs.orchestration.requested_runs import RequestedRuns, hash_of_work
 from platform_defs.orchestration.sensors import lake_identity
 from platform_defs.orchestration.stream_runs import (
     HEALTHY_S,
@@ -19,7 +20,6 @@ from platform_defs.orchestration.stream_runs import (
     running_process,
     stream_of,
 )
-from platform_defs.orchestration.tries import RequestedRuns, hash_of_work
 from platform_defs.orchestration.waiting_input import waiting_input
 from platform_defs.settings import Settings
 from platform_defs.settings.stream_trigger import StreamTrigger

@@ -7,7 +7,7 @@ from deltalake import write_deltalake
 
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.ledger import as_table
-from tests.engine.entries import source_batch
+from tests.engine.source_batches import source_batch
 
 
 def write_format_1(lake: Lake, offsets: Sequence[str], now: int, source: str = "l") -> None:

@@ -13,7 +13,7 @@ from platform_defs.engine.ingest import control_batches as control_batches
 from platform_defs.engine.ingest import ingest, uncommitted
 from platform_defs.engine.inputs import reader as reading
 from platform_defs.engine.ledger import open_batch as batch
-from platform_defs.orchestration import tries
+from platform_defs.orchestration import requested_runs
 from tests.hunt import adapters, lake
 from tests.hunt.history import History, generate
 
@@ -72,7 +72,7 @@ def accounts_read_without_a_snapshot(patch: pytest.MonkeyPatch) -> None:
 
 def run_keys_do_not_name_the_previous_run(patch: pytest.MonkeyPatch) -> None:
     """A run key names the work, and not the previous run."""
-    patch.setattr(tries.RequestedRuns, "key", property(lambda self: self.work))
+    patch.setattr(requested_runs.RequestedRuns, "key", property(lambda self: self.work))
 
 
 def uncommitted_rows_are_removed_without_a_fence(patch: pytest.MonkeyPatch) -> None:

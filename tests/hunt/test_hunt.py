@@ -14,7 +14,7 @@ from platform_defs.engine.advance.advance import Advance, Step
 from platform_defs.engine.inputs.identity import identity_of
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.ledger.summarize import summary_of
-from tests.engine.entries import source_batch
+from tests.engine.source_batches import source_batch
 from tests.hunt import history, model, world
 from tests.hunt.adapters import SimLedger, SimLedgerStore
 from tests.hunt.history import generate

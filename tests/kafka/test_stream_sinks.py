@@ -19,7 +19,7 @@ from platform_defs.engine.operations.topic import CHANGE, STEP
 from platform_defs.settings.stream_trigger import StreamTrigger
 from platform_defs.stream.run import StreamError, StreamRun
 from tests.conftest import MakeEngine
-from tests.engine.entries import source_batch
+from tests.engine.source_batches import source_batch
 from tests.platform_defs.stream.recorder import Recorder
 from tests.support.kafka import Kafka, Record
 from tests.support.small_sources import MINUTE, Event, land, replay, source

@@ -9,11 +9,11 @@ from assets.contracts import DerivedAsset
 from operators import Aggregate, Tumbling, WindowedAggregate
 from platform_defs.cli.stream_output import StreamOutput
 from platform_defs.engine import Engine, LawError
-from platform_defs.engine.operations.law_in_turn import StreamAccounting
+from platform_defs.engine.operations.stream_accounting import StreamAccounting
 from platform_defs.stream import run
 from platform_defs.stream.run import StreamRun
 from tests.conftest import MakeEngine
-from tests.engine.entries import source_batch
+from tests.engine.source_batches import source_batch
 from tests.support.small_sources import HOUR, MINUTE, Event, join, replay, source
 
 COUNT = {"n": "count(*)"}

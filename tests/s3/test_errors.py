@@ -12,7 +12,7 @@ from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.missing_files import naming_lost_files
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.ledger import Ledger
-from tests.engine.entries import source_batch
+from tests.engine.source_batches import source_batch
 from tests.support.clock import Clock
 from tests.support.s3_server import ACCESS_KEY, BUCKET, SECRET_KEY, s3_server
 

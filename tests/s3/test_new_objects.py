@@ -15,7 +15,7 @@ from platform_defs.engine.lake import objects
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.ledger import Ledger
 from platform_defs.orchestration.sensors import new_input
-from tests.engine.entries import source_batch
+from tests.engine.source_batches import source_batch
 from tests.support.clock import Clock
 from tests.support.s3_server import BUCKET, S3Server
 from tests.support.small_sources import source

@@ -23,11 +23,11 @@ from platform_defs.engine.ingest.alignment import SourceAhead, next_files, sourc
 from platform_defs.engine.ingest.errors import UnreadError
 from platform_defs.engine.ingest.ingest import Ingest, IngestError
 from platform_defs.engine.ingest.looks import Look, note_more_files
+from platform_defs.engine.ingest.micro_batches import LONGEST_TURN_MS, MOST_KEPT, TURN_PATIENCE_S, MicroBatches
 from platform_defs.engine.ingest.new_files import Landing
 from platform_defs.engine.ingest.new_objects import ObjectLanding
 from platform_defs.engine.ingest.pending_files import FIRST_WAIT_S, Pending
 from platform_defs.engine.ingest.topic_ranges import TopicRanges
-from platform_defs.engine.ingest.turns import LONGEST_TURN_MS, MOST_KEPT, TURN_PATIENCE_S, MicroBatches
 from platform_defs.engine.lake.errors import spark_condition
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.ledger import Batch

@@ -12,7 +12,7 @@ from platform_defs.engine.formats.files import File
 from platform_defs.engine.formats.unreadable_files import Unread
 from platform_defs.engine.ingest.errors import UnreadError
 from platform_defs.engine.ledger.ledger import Batch
-from tests.engine.entries import source_batch
+from tests.engine.source_batches import source_batch
 from tests.support.small_sources import source
 
 BATCH: Batch = (source_batch("l", 1, rows_read=2, accepted=2, watermark=5),)

@@ -17,7 +17,7 @@ from platform_defs.engine.inputs.progress import Progress
 from platform_defs.engine.inputs.progress_errors import ProgressError
 from platform_defs.engine.inputs.reader import Span
 from platform_defs.engine.ledger.rows import Batch
-from tests.engine.entries import source_batch
+from tests.engine.source_batches import source_batch
 from tests.support.memory_ledger import memory_ledger
 
 ALL = 1_000_000

@@ -10,7 +10,7 @@ from platform_defs.engine import Engine
 from platform_defs.engine.advance import closed_ranges, rows_per_key
 from platform_defs.engine.advance.step_size import rows_of_range
 from tests.conftest import MakeEngine
-from tests.engine.entries import source_batch
+from tests.engine.source_batches import source_batch
 from tests.support.memory_ledger import memory_ledger
 from tests.support.small_sources import MINUTE, START, Event, join, replay, rows_of, source
 

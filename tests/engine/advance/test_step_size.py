@@ -12,7 +12,7 @@ from operators.timing import TimeKind
 from platform_defs.engine.advance.step_size import can_change_rows, cut_batches, cut_time
 from platform_defs.engine.ledger.history import History
 from platform_defs.engine.ledger.ledger import Batch
-from tests.engine.entries import source_batch
+from tests.engine.source_batches import source_batch
 from tests.support.example_operators import Spread
 from tests.support.small_sources import join
 

@@ -15,7 +15,7 @@ from platform_defs.engine.formats.files import File
 from platform_defs.engine.ingest import new_files as landing
 from platform_defs.engine.ingest.new_files import Landing
 from platform_defs.engine.ledger.ledger import Ledger
-from tests.engine.entries import source_batch
+from tests.engine.source_batches import source_batch
 from tests.support.clock import Clock
 from tests.support.example_counts import example_count
 from tests.support.file_walk import landed_files

@@ -9,7 +9,7 @@ from platform_defs.engine.formats.unreadable_files import Unread
 from platform_defs.engine.ingest.errors import UnreadError
 from platform_defs.engine.ingest.pending_files import Pending
 from platform_defs.engine.ledger.ledger import Batch
-from tests.engine.entries import source_batch
+from tests.engine.source_batches import source_batch
 
 GOOD, BAD, WORSE = (File(1, f"file:/in/{n}.jsonl", 7, "l") for n in ("good", "bad", "worse"))
 

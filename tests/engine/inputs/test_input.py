@@ -11,7 +11,7 @@ from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.history import History
 from platform_defs.engine.ledger.rows import Kind
 from platform_defs.engine.ledger.watermarks import NOTHING, Timeline
-from tests.engine.entries import source_batch, watermark_batches
+from tests.engine.source_batches import source_batch, watermark_batches
 from tests.support.small_sources import join, source
 
 COUNT = WindowedAggregate(by="k", window=Tumbling(size="1 minute"), aggregates={"n": "count(*)"})

@@ -112,7 +112,7 @@ def _engine_on_newer_lake(lake: Lake) -> Engine:
 
 @pytest.mark.parametrize("description", [None, f"Tidemark lake, format {FORMAT}"])
 def test_a_new_lake_records_its_format_and_one_without_a_format_is_accepted(tmp_path: Path, description: str | None) -> None:
-    from tests.engine.entries import source_batch
+    from tests.engine.source_batches import source_batch
 
     lake = Lake(str(tmp_path / "lake"))
     ledger = Ledger(lake, Clock())

@@ -21,8 +21,8 @@ from platform_defs.engine.ledger.ledger import Ledger
 from platform_defs.engine.ledger.open_batch import OpenBatch
 from platform_defs.engine.ledger.rows import table_of
 from platform_defs.engine.ledger.store import DeltaLedgerStore, Version
-from tests.engine.entries import source_batch
 from tests.engine.old_ledger import write_format_1
+from tests.engine.source_batches import source_batch
 from tests.support.clock import Clock
 from tests.support.memory_ledger import Memory, MemoryLedgerStore
 from tests.support.small_sources import join, source

@@ -7,7 +7,7 @@ import pytest
 
 from platform_defs.engine.ingest.idle_sources import idle_sources
 from platform_defs.engine.ledger.ledger import Ledger
-from tests.engine.entries import source_batch
+from tests.engine.source_batches import source_batch
 from tests.support.clock import Clock
 from tests.support.memory_ledger import memory_ledger
 from tests.support.small_sources import source

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from platform_defs.engine.formats.files import File, FileRecords
 from platform_defs.engine.ledger.known_files import KnownFiles
-from tests.engine.entries import source_batch
+from tests.engine.source_batches import source_batch
 from tests.support.file_walk import landed_files
 from tests.support.memory_ledger import memory_ledger
 

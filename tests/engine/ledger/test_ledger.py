@@ -22,7 +22,7 @@ from platform_defs.engine.ledger.errors import LedgerError
 from platform_defs.engine.ledger.ledger import FORMAT, TABLE, Ledger, as_table, next_row
 from platform_defs.engine.ledger.snapshot import LedgerSnapshot
 from platform_defs.engine.ledger.store import DeltaLedgerStore
-from tests.engine.entries import source_batch
+from tests.engine.source_batches import source_batch
 from tests.support.clock import Clock
 
 FULL = source_batch(

@@ -10,7 +10,7 @@ from platform_defs.engine.ledger.columns import Column
 from platform_defs.engine.ledger.errors import LedgerError
 from platform_defs.engine.ledger.history import History
 from platform_defs.engine.ledger.ledger import Batch, Ledger
-from tests.engine.entries import source_batch
+from tests.engine.source_batches import source_batch
 from tests.support.clock import Clock
 from tests.support.example_counts import example_count
 from tests.support.memory_ledger import Memory, MemoryLedgerStore, memory_ledger

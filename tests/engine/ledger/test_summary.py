@@ -26,7 +26,7 @@ from platform_defs.engine.ledger.snapshot import LedgerSnapshot, last_with_rows
 from platform_defs.engine.ledger.summarize import summary_of
 from platform_defs.engine.ledger.summary import SourceSummary, Summary
 from platform_defs.engine.ledger.watermarks import LateResults, Timeline
-from tests.engine.entries import source_batch
+from tests.engine.source_batches import source_batch
 from tests.support.clock import Clock
 from tests.support.example_counts import example_count
 from tests.support.kills import run_and_die

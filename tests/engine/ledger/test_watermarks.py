@@ -19,7 +19,7 @@ from platform_defs.engine.ledger.watermarks import (
     possibly_late_batches,
     watermark_past,
 )
-from tests.engine.entries import source_batch, watermark_batches
+from tests.engine.source_batches import source_batch, watermark_batches
 from tests.support.example_counts import example_count
 
 

@@ -28,7 +28,7 @@ from platform_defs.engine.operations.publish_all import PublishAll
 from platform_defs.engine.operations.publish_to_topic import Published
 from platform_defs.settings.stream_trigger import StreamTrigger
 from platform_defs.stream.run import StreamRun
-from tests.engine.entries import source_batch
+from tests.engine.source_batches import source_batch
 from tests.platform_defs.stream.recorder import Recorder
 from tests.support.bare_lake import bare_engine, commit_batch, commit_step
 from tests.support.clock import NOON, Clock

@@ -18,7 +18,7 @@ from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.settings import HOME, Settings, settings
 from platform_defs.shop import shop
-from tests.engine.entries import source_batch
+from tests.engine.source_batches import source_batch
 
 LANDED = "orders/part-00000.jsonl"
 _UUID = "0d3ad3ec-7b6a-4c0e-9f43-1c1d3c3a2f6e"

@@ -21,7 +21,7 @@ from pyspark import SparkContext
 
 from operators.errors import TidemarkError
 from platform_defs.cli import commands as cli
-from platform_defs.engine.ingest.turns import MicroBatches
+from platform_defs.engine.ingest.micro_batches import MicroBatches
 from platform_defs.engine.lake import lost_jvm
 from platform_defs.engine.lake.lost_jvm import JvmLostError
 from platform_defs.engine.operations.advance_all import AdvanceAll

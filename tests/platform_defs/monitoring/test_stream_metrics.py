@@ -11,7 +11,7 @@ from prometheus_client import CollectorRegistry
 from platform_defs.engine.lake.errors import LakeBusy
 from platform_defs.monitoring.stream_metrics import StreamMetrics
 from platform_defs.stream.run import StreamRun
-from tests.engine.entries import source_batch
+from tests.engine.source_batches import source_batch
 
 NONE: Any = None
 

@@ -10,7 +10,7 @@ from platform_defs.engine import Engine
 from platform_defs.resources.engine import engine_resource
 from platform_defs.resources.spark import SparkResource
 from platform_defs.settings import Settings
-from tests.engine.entries import source_batch
+from tests.engine.source_batches import source_batch
 
 
 def _engine_of(resource: dg.ResourceDefinition) -> Engine:

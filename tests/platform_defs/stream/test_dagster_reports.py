@@ -22,7 +22,7 @@ from platform_defs.engine.operations.advance_all import PendingRetry
 from platform_defs.engine.operations.publish_to_topic import Published
 from platform_defs.stream import dagster_reports
 from platform_defs.stream.dagster_reports import DagsterReports
-from tests.engine.entries import source_batch
+from tests.engine.source_batches import source_batch
 from tests.support.small_sources import HOUR, START
 
 COUNT = {"n": "count(*)"}

@@ -16,7 +16,7 @@ from assets.contracts import DerivedAsset
 from operators import Aggregate, Tumbling, WindowedAggregate
 from platform_defs.dagster_home.instance import prepare
 from platform_defs.engine import Engine
-from platform_defs.engine.operations.law_in_turn import StreamAccounting
+from platform_defs.engine.operations.stream_accounting import StreamAccounting
 from platform_defs.orchestration.stream_runs import TAG, reason_of_end, running_process, stream_of
 from platform_defs.settings import PROJECT, Settings
 from platform_defs.setup.ports import free_ports

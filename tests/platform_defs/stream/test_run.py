@@ -17,7 +17,7 @@ from platform_defs.engine.operations.advance_all import BUSY_WAIT_S, AdvanceAll
 from platform_defs.settings.stream_trigger import StreamTrigger
 from platform_defs.stream.run import StreamError, StreamRun
 from tests.conftest import MakeEngine
-from tests.engine.entries import source_batch
+from tests.engine.source_batches import source_batch
 from tests.platform_defs.stream.recorder import Recorder
 from tests.support.bare_lake import bare_engine
 from tests.support.clock import Clock

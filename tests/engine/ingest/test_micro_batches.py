@@ -12,14 +12,14 @@ import pytest
 
 from platform_defs.engine import Engine, LawError, LedgerError, ProgressError
 from platform_defs.engine.formats.files import File
+from platform_defs.engine.ingest.micro_batches import MOST_KEPT, MicroBatches
 from platform_defs.engine.ingest.stream import Stream
-from platform_defs.engine.ingest.turns import MOST_KEPT, MicroBatches
 from platform_defs.engine.lake.errors import LakeBusy
 from platform_defs.engine.lake.interrupts import TERMINATED, ending_on_sigterm, run_to_end
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.ledger import Batch
 from platform_defs.engine.operations.advance_all import BUSY_WAIT_S, AdvanceAll, PendingRetry
-from tests.engine.entries import source_batch
+from tests.engine.source_batches import source_batch
 from tests.support.clock import Clock
 from tests.support.small_sources import HOUR, START, source
 

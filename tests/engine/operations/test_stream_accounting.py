@@ -7,7 +7,7 @@ import pytest
 from platform_defs.engine import LawError
 from platform_defs.engine.advance.advance import Step
 from platform_defs.engine.inputs.progress import Progress
-from platform_defs.engine.operations.law_in_turn import StreamAccounting
+from platform_defs.engine.operations.stream_accounting import StreamAccounting
 
 
 @dataclass
