@@ -27,11 +27,11 @@ from platform_defs.settings import Settings
 from platform_defs.spark.session import session
 from tests.lakes.archive import Archive, Batch
 from tests.lakes.at_3c97b7b8 import AT_3C97B7B8
-from tests.lakes.at_bd14abf import BD14ABF
+from tests.lakes.at_bd14abf import BD14ABF, BD14ABF_MORE
 from tests.support.clock import NOON, Clock
 from tests.support.small_sources import land
 
-ARCHIVES: Mapping[str, Archive] = {"bd14abf": BD14ABF, "3c97b7b8": AT_3C97B7B8}
+ARCHIVES: Mapping[str, Archive] = {"bd14abf": BD14ABF, "bd14abf-more": BD14ABF_MORE, "3c97b7b8": AT_3C97B7B8}
 """The archives by the names of their files, the oldest first."""
 _OF_THE_MACHINE = {"_locks", "_checkpoints", "_staged_commits"}
 
