@@ -1,71 +1,83 @@
-"""Write the lake that later versions are tested with: `python -m tests.lakes.make FILE.tar.gz`, in a checkout of the version.
+"""Write the lake of an archive with this version: `python -m tests.lakes.make NAME` makes `tests/lakes/NAME.tar.gz`, in about a minute.
 
-The lake has tables of every operator and state: a join, corrected windows, sessions with late rows, rankings, and upserted tables,
-one of which reads another.
+Make one at each release, and before a change of what is stored. It has the operators and states that no archive has, or that are stored in
+another way since:
+
+1. Write `tests/lakes/at_NAME.py`, where NAME is the release or the hash of the commit: an `Archive` with one table of each, and so few rows
+   that the file stays below 100 kB.
+2. Add it to `ARCHIVES`, and run the command. It refuses to replace a file, because another version would not write the same one.
+3. Run `tests/lakes/test_earlier_lakes.py`, which checks every archive, and commit the archive.
+
+An archive stays as long as its lakes can be used. A later version changes its module only to follow the Python API, so that tables keep
+their identities (`tests/engine/inputs/identities.py`). A table that can no longer be continued is named in the test, with the refusal.
+
+For an archive of a commit before this module, run its `Archive` in a checkout of that commit, with the names that the API had there.
 """
 
 import sys
 import tarfile
 import tempfile
+from collections.abc import Mapping
 from pathlib import Path
 
-from assets.contracts import DerivedAsset
-from operators import Aggregate, Deduplicate, Session, Sliding, TopK, TopN, Tumbling, WindowedAggregate, WindowJoin
 from platform_defs.engine import Engine
+from platform_defs.engine.advance import kept_versions
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.settings import Settings
 from platform_defs.spark.session import session
-from tests.support.clock import Clock
-from tests.support.small_sources import DAY, MINUTE, Event, join, land, source
+from tests.lakes.archive import Archive, Batch
+from tests.lakes.at_3c97b7b8 import AT_3C97B7B8
+from tests.lakes.at_bd14abf import BD14ABF, BD14ABF_MORE
+from tests.support.clock import NOON, Clock
+from tests.support.small_sources import land
 
-SOURCES = [source("l", unique_key=("k", "v")), source("r")]
-_LENIENT = {"by": "k", "aggregates": {"n": "count(*)"}, "allowed_lateness": "2 minutes"}
-ASSETS = [
-    join(),
-    DerivedAsset(name="counts", inputs=("l",), operator=WindowedAggregate(window=Sliding(size="2 minutes", slide="1 minute"), **_LENIENT)),
-    DerivedAsset(name="top", inputs=("counts",), operator=TopK(k=1, order_by=("n DESC", "k"))),
-    DerivedAsset(name="visits", inputs=("l",), operator=WindowedAggregate(window=Session(gap="30 seconds"), **_LENIENT)),
-    DerivedAsset(name="firsts", inputs=("r",), operator=Deduplicate(by="k", keep="first", window=Tumbling(size=5 * MINUTE))),
-    DerivedAsset(name="beside", inputs=("l", "r"), operator=WindowJoin(on="k", window=Tumbling(size="1 hour"), how="full")),
-    DerivedAsset(name="sums", inputs=("l",), operator=Aggregate(by="k", aggregates={"n": "count(*)", "total": "sum(v)"})),
-    DerivedAsset(name="best", inputs=("sums",), operator=TopN(order_by="n DESC", rank_end=1, change="how", unique_key="k")),
-]
-BATCHES = [
-    {
-        "l": [Event("a", 1, 0), Event("b", 2, 3 * MINUTE), Event(None, 3, 3 * MINUTE)],
-        "r": [Event("a", 1, MINUTE), Event("b", 1, 3 * MINUTE)],
-    },
-    {"l": [Event("b", 4, 2 * MINUTE - 1), Event("b", 5, 2 * MINUTE - 2), Event("a", 6, 20 * MINUTE)], "r": [Event("a", 2, 20 * MINUTE)]},
-    {"l": [Event("a", 7, 1), Event("b", 2, 3 * MINUTE), Event("c", 8, DAY)], "r": [Event("c", 9, DAY)]},
-]
-LATER = {"l": [Event("c", 10, DAY - 2 * MINUTE), Event("d", 11, 2 * DAY)], "r": [Event("d", 12, 2 * DAY)]}
+ARCHIVES: Mapping[str, Archive] = {"bd14abf": BD14ABF, "bd14abf-more": BD14ABF_MORE, "3c97b7b8": AT_3C97B7B8}
+"""The archives by the names of their files, the oldest first."""
+_OF_THE_MACHINE = {"_locks", "_checkpoints", "_staged_commits"}
 
 
-def engine(root: Path) -> Engine:
+def file_of(name: str) -> Path:
+    """The file of an archive."""
+    return Path(__file__).with_name(f"{name}.tar.gz")
+
+
+def engine(root: Path, archive: Archive) -> Engine:
     """An engine on the lake `root/lake`; its input files are in `root/landing`."""
-    folders = {s.name: str(root / "landing" / s.name) for s in SOURCES}
+    folders = {s.name: str(root / "landing" / s.name) for s in archive.sources}
     spark = lambda: session(Settings(driver_memory="2g", shuffle_partitions=2))  # noqa: E731 - a resource, made on first use
-    return Engine(Lake(str(root / "lake")), {s.name: s for s in SOURCES}, {a.name: a for a in ASSETS}, spark, Clock(), folders=folders)
+    sources, tables = {s.name: s for s in archive.sources}, {a.name: a for a in archive.tables}
+    return Engine(Lake(str(root / "lake")), sources, tables, spark, Clock(), folders=folders)
 
 
-def main(file: Path) -> None:
-    """Write the lake."""
+def ingest(engine: Engine, archive: Archive, part: int) -> None:
+    """Land and ingest a batch of an archive at its time; the one after the last is `later`. A line of each file is quarantined."""
+    assert isinstance(engine.clock, Clock)
+    engine.clock.now = NOON + part * archive.pause
+    batch: Batch = [*archive.batches, archive.later][part]
+    for name, events in batch.items():
+        land(engine, name, f"{part}.jsonl", [*[e.line for e in events], "not JSON"])
+    engine.ingest()
+
+
+def main(name: str) -> None:
+    """Write the lake of an archive."""
+    if file_of(name).exists():
+        sys.exit(f"{file_of(name)} exists, and this version would not write the same lake: give the archive another name")
+    kept_versions.MANY_VERSIONS = 1  # so that a small lake has kept versions
     with tempfile.TemporaryDirectory() as folder:
-        root = Path(folder)
-        made = engine(root)
-        for part, batch in enumerate(BATCHES):
-            for name, events in batch.items():
-                land(made, name, f"{part}.jsonl", [*[e.line for e in events], "not JSON"])
-            made.ingest()
-            for name in made.assets:
-                made.advance(name)
-        with tarfile.open(file, "w:gz") as packed:
+        root, archive = Path(folder), ARCHIVES[name]
+        made = engine(root, archive)
+        for part, _ in enumerate(archive.batches):
+            ingest(made, archive, part)
+            for table in made.assets:
+                made.advance(table)
+        with tarfile.open(file_of(name), "w:gz") as packed:
             packed.add(root, ".", filter=_of_the_lake)
 
 
 def _of_the_lake(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
-    """A tar member without its owner; None for files that belong to the machine: locks, Spark's checkpoint and checksums."""
-    if member.name.endswith(".crc") or {"_locks", "_checkpoints"} & {*Path(member.name).parts}:
+    """A tar member without its owner; None for what belongs to the machine: locks, Spark's checkpoints and staged commits, checksums."""
+    if member.name.endswith(".crc") or _OF_THE_MACHINE & {*Path(member.name).parts}:
         return None
     member.uid = member.gid = 0
     member.uname = member.gname = ""
@@ -73,4 +85,4 @@ def _of_the_lake(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
 
 
 if __name__ == "__main__":
-    main(Path(sys.argv[1]))
+    main(sys.argv[1])
