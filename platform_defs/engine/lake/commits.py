@@ -267,12 +267,7 @@ def is_committed(delta: DeltaTable, after: int, commit_id: str) -> bool:
 
 
 def write_checkpoint(delta: DeltaTable, *, delete_old_commits: bool = True) -> None:
-    """Write a checkpoint of a table's log, and delete the commits before it that the table's log retention does not keep.
-
-    Args:
-        delta: the table.
-        delete_old_commits: False to keep these commits.
-    """
+    """Write a checkpoint of a table's log; by default also delete the commits before it that the log's retention does not keep."""
     delta.create_checkpoint()
     if delete_old_commits and delta.metadata().configuration.get("delta.enableExpiredLogCleanup", "true").lower() != "false":
         delta.cleanup_metadata()

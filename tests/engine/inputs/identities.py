@@ -162,7 +162,8 @@ def configured_classes() -> dict[str, type]:
     exported = {name: kind for name, kind in vars(operators).items() if inspect.isclass(kind) and kind.__module__.startswith("operators")}
     parts = ("operators.windows", "operators.triggers", "operators.evictors")
     is_part = {name for name, kind in exported.items() if kind.__module__ in parts or {"reads", "emits"} <= {*dir(kind)}}
-    found = {name: kind for name, kind in exported.items() if name in is_part and dataclasses.is_dataclass(kind) and name != "Moment"}
+    classes = {name: kind for name, kind in exported.items() if name in is_part and dataclasses.is_dataclass(kind)}
+    found = {name: kind for name, kind in classes.items() if kind is not operators.TriggerContext}  # the engine makes it
     return {**found, "Preparation": Preparation, "Shape": Shape}
 
 
