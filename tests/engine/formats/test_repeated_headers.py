@@ -66,7 +66,8 @@ def test_only_the_first_of_the_lines_is_the_header(engine: Engine, monkeypatch: 
     found: dict[str, list[str]] = {name: [] for name in FILES}
     for code, arrival in sorted(engine.views.table("events/codes").select("code", "arrival").collect(), key=lambda row: row[1]):
         found[ranks[arrival >> 42]].append(code)
-    assert found == ROWS
+    without_marks = {name: [code.removeprefix("\ufeff") for code in codes] for name, codes in ROWS.items()}
+    assert found in (ROWS, without_marks), "Hadoop removes a byte order mark at the start of a split"
     rejected = engine.views.table("quarantine/codes").unionByName(engine.views.table("quarantine/l")).select("raw", "reason").collect()
     lacking = "malformed: the file's header lacks code; for files without a header, set the source's option `header` to `false`"
     assert sorted(map(tuple, rejected)) == [("code", lacking), ("k", lacking), ("k,v,ts", "type: v is no int")]
