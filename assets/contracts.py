@@ -114,7 +114,7 @@ class SourceContract:
         unique_key: the columns that identify an event; a second row with the same key is a duplicate. Empty to ingest every row.
         duplicate_horizon: how far apart in event time two rows of one key are still duplicates.
         idle_timeout: a source without rows for this long in wall-clock time no longer holds back the watermark; None for never. Input that
-            waits to be read is not silence, and input that cannot be read counts as silence after this time.
+            waits to be read is not silence; input that cannot be read is.
         alignment: the group of sources whose watermarks are kept together, so that a source that is ahead waits; it needs an
             `idle_timeout`. None to ingest the source as fast as its input arrives.
         retention: how long the event log keeps a row after the source's watermark has passed it, at least; None for ever. Maintenance

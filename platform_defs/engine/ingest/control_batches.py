@@ -10,6 +10,7 @@ from platform_defs.engine.faults import point
 from platform_defs.engine.ingest.clock import Wait, clock_rows, follows_clock, may_be_pending, waiting_sources, watermark_at
 from platform_defs.engine.ingest.errors import IngestError
 from platform_defs.engine.ingest.idle_sources import idle_sources
+from platform_defs.engine.ingest.looks import Look
 from platform_defs.engine.ingest.uncommitted import clear_uncommitted
 from platform_defs.engine.ingest.writer import LedgerWriter
 from platform_defs.engine.ledger.ledger import Batch, Kind, Ledger, SourceBatch, next_row
@@ -65,18 +66,21 @@ class ControlBatches(LedgerWriter):
 
         return self._write("drain", ending, marks)
 
-    def idle(self) -> Batch | None:
+    def idle(self, looks: Mapping[str, Look] | None = None) -> Batch | None:
         """Record the sources without rows for longer than their idle timeout, and move the clock of sources with processing time.
+
+        Args:
+            looks: by source, the newest look for its input; see `idle_sources`.
 
         Returns:
             The batch; None if no source has become idle, and no result waits for the clock.
         """
         known = LedgerSnapshot.of(self.ledger)
-        if not self._newly_idle(known) and not self._waiting_for_clock(known):
+        if not self._newly_idle(known, looks) and not self._waiting_for_clock(known):
             return None
         with self.lake.writer("ledger"):
             batch = self._begin()
-            idle = self._inactive_rows(batch)
+            idle = self._inactive_rows(batch, looks)
             if not idle and not self._waiting_for_clock(batch.known):
                 return None
             return self._commit(batch, idle)
@@ -84,8 +88,8 @@ class ControlBatches(LedgerWriter):
     def _waiting_for_clock(self, known: Ledger) -> Sequence[str]:
         return waiting_sources(known, self.contracts, self.waits, known.now()) if known.head else []
 
-    def _newly_idle(self, known: Ledger) -> Mapping[str, SourceBatch]:
-        return idle_sources(known, self.contracts, known.now(), self.looks) if known.head else {}
+    def _newly_idle(self, known: Ledger, looks: Mapping[str, Look] | None) -> Mapping[str, SourceBatch]:
+        return idle_sources(known, self.contracts, known.now(), looks) if known.head else {}
 
     def _write(
         self, kind: Kind, names: Collection[str], marks_after: Callable[[Mapping[str, SourceBatch]], Mapping[str, int]]

@@ -36,6 +36,7 @@ from platform_defs.engine.ingest.clock import clock_rows
 from platform_defs.engine.ingest.duplicates import duplicates, quarantine_unknown_duplicates
 from platform_defs.engine.ingest.duplicates_in_memory import duplicates_in_memory, rows_of_arrivals
 from platform_defs.engine.ingest.errors import IngestError, UnreadError
+from platform_defs.engine.ingest.looks import Look
 from platform_defs.engine.ingest.partition_times import FILES, PartitionTimes, newest_by_input
 from platform_defs.engine.ingest.schema_evolution import refused_columns, with_new_columns
 from platform_defs.engine.ingest.topic_ids import changed_ranges
@@ -79,12 +80,16 @@ class Ingest(LedgerWriter):
     Args:
         retries: creates the retries of one source's reads. A read is retried if its failure is not caused by the file's content.
         purpose: the purpose of the ledger's lock. Other writers wait for a `stream`.
-        topics: the topics of the sources that read from Kafka. A batch leaves out partitions of topics that its source does not read.
+        topics: the topics of the sources that read from Kafka. Partitions of other topics are forgotten.
+        looks: the newest look of a stream for the input of each source; empty if no stream has looked.
+        with_more_files: the sources of which the newest look of a stream found more files than the present batch reads.
     """
 
     retries: Callable[[], ReadRetries] = field(default=ReadRetries, kw_only=True)
     purpose: Purpose = field(default="write", kw_only=True)
     topics: Mapping[str, Topics] = field(default_factory=dict, kw_only=True, repr=False)
+    looks: dict[str, Look] = field(default_factory=dict, kw_only=True, repr=False)
+    with_more_files: set[str] = field(default_factory=set, kw_only=True, repr=False)
 
     def files(self, files: Sequence[File]) -> Batch | None:
         """Ingest files as one batch; files that the ledger records already are skipped.
@@ -127,7 +132,7 @@ class Ingest(LedgerWriter):
         if not rows:
             return None, unread
         point("ingest.before_ledger")
-        committed = rows + self._inactive_rows(batch, set(files))
+        committed = rows + self._inactive_rows(batch, self.looks, set(files))
         committed += clock_rows(last, self.contracts, batch.seq, batch.now, {row.source for row in committed})
         batch.commit([committed])
         point("ingest.after_ledger")
@@ -175,10 +180,10 @@ class Ingest(LedgerWriter):
             attempt = attempt_of(batch.seq, contract, files, batch.now) | {GOOD: counts.good}
             accepted = self._write(validated, repeated, contract, counts, batch, attempt, of_topics)
             blank = SourceBatch(seq=batch.seq, kind="rows", ingested_at=batch.now, source=contract.name)
-            wall_clock = self.ledger.wall_clock()
+            wall_clock, look, has_more = self.ledger.wall_clock(), self.looks.get(contract.name), contract.name in self.with_more_files
             newest, topics = newest_by_input(validated, files, counts.last), self.topics.get(contract.name)
             partitions = PartitionTimes.read(last.partitions if last else ()).after_batch(newest, topics, wall_clock)
-            lowest = partitions.lowest(wall_clock, contract.idle_timeout, newest.get(FILES), self.looks.get(contract.name))
+            lowest = partitions.lowest(wall_clock, contract.idle_timeout, newest.get(FILES), look, has_more_files=has_more)
             return replace(
                 next_row(last or blank, seq=batch.seq, kind="rows", ingested_at=batch.now, idle=False),
                 watermark=watermark_after(contract, counts, validated, last, lowest, batch.now),

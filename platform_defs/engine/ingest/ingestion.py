@@ -47,7 +47,7 @@ class Ingestion:
         require: raises `LedgerError` unless the ledger has every batch that a table has handled.
         topics: the topics of the sources that read from Kafka.
         at_once: the largest number of records of a source in one micro-batch.
-        failing: called with the sources of which some input cannot be read, and why, when they have changed; returns since when.
+        failing: called with the sources of which some input cannot be read, and why, when they have changed.
         known: the `landings` of an earlier object, so that its folder listings are used; None to list the folders anew.
     """
 
@@ -61,12 +61,12 @@ class Ingestion:
     require: Callable[[], None]
     topics: Mapping[str, Topics] = field(default_factory=dict, repr=False)
     at_once: int = 5_000_000
-    failing: Callable[[Mapping[str, str]], Mapping[str, int]] = lambda _: {}
+    failing: Callable[[Mapping[str, str]], None] = lambda _: None
     known: Mapping[str, Landing | ObjectLanding] | None = field(default=None, repr=False)
 
     @cached_property
     def looks(self) -> dict[str, Look]:
-        """The newest look of the present run for the input of each source; empty if there is no run."""
+        """The newest look of a stream of this object for the input of each source."""
         return {}
 
     @cached_property
@@ -77,7 +77,7 @@ class Ingestion:
     @cached_property
     def control_batches(self) -> ControlBatches:
         """Writes batches without rows."""
-        return ControlBatches(*self._writes, require=self.require, waits=waits_of(self.sources, self.assets), looks=self.looks)
+        return ControlBatches(*self._writes, require=self.require, waits=waits_of(self.sources, self.assets))
 
     @cached_property
     def replay(self) -> Replay:
@@ -112,7 +112,10 @@ class Ingestion:
         """Ingests new files in the sources' folders, and new records of their topics."""
         folders = self.folders, self.max_files, self.landings
         ranges = topic_ranges(self.topics, self.ledger, self.at_once)
-        return Stream(self.connect(), self.lake, self.batches, *folders, self.control_batches.idle, ranges=ranges, failing=self.failing)
+        return Stream(self.connect(), self.lake, self.batches, *folders, self._record_idle, ranges=ranges, failing=self.failing)
+
+    def _record_idle(self) -> Batch | None:
+        return self.control_batches.idle(self.looks)
 
     def run(
         self,
@@ -125,13 +128,10 @@ class Ingestion:
         try:
             batches = self.stream.run(every, on_batch, on_quiet, on_start)
         except UnreadError:  # an unreadable file does not keep other sources from being recorded as idle
-            self.control_batches.idle()
+            self._record_idle()
             raise
-        else:
-            idle_batch = self.control_batches.idle()
-            return [*batches, idle_batch] if idle_batch else batches
-        finally:
-            self.looks.clear()
+        idle_batch = self._record_idle()
+        return [*batches, idle_batch] if idle_batch else batches
 
     def new_files(self, source: str) -> list[File]:
         """The files in a source's folder that the ledger does not record in their present state. Needs no session.

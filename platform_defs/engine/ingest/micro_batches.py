@@ -15,11 +15,12 @@ from platform_defs.engine.ledger.ledger import Batch
 
 MOST_KEPT = 1_000
 """The number of newest batches that a stream keeps in memory."""
-TURN_PATIENCE_S = 600.0
+BUSY_PATIENCE_S = 600.0
 """How long a micro-batch of a continuous stream waits for another process that writes the ledger."""
-LONGEST_TURN_MS, LONGEST_PER_LOOK = 60_000, 9
-"""After how long a turn of a continuous stream ends although it has more files to read, in ms of the wall clock, at the earliest; and as a
-multiple of the time that its look for input took, so that a look at very many files takes at most a tenth of the time."""
+LONGEST_MS = 60_000
+"""For how long a continuous stream ingests what one look has found before it looks again, at least, in ms of the wall clock."""
+_LONGEST_PER_LISTING = 9
+"""The same, as a multiple of the time that listing the files took: so listing takes at most a tenth of the time."""
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 1.0, 30.0
 _log = logging.getLogger(__name__)
 
@@ -34,7 +35,7 @@ class MicroBatches:
         on_batch: called after each batch is committed.
         on_quiet: called at an interval without a new batch.
         patience_s: how long to wait for another process that writes the ledger; 0 for no wait.
-        longest_ms: after how long a turn ends although it has more files to read, in ms, at the earliest; None if it reads all.
+        longest_ms: for how long to ingest what one look has found, at least, in ms; None to ingest all of it.
         sleep: waits for some seconds.
     """
 
@@ -47,14 +48,14 @@ class MicroBatches:
     sleep: Callable[[float], None] = time.sleep
     batches: deque[Batch] = field(default_factory=lambda: deque(maxlen=MOST_KEPT), init=False)
 
-    def is_long(self, *, look_ms: int, batches_ms: int) -> bool:
-        """Whether a turn ends although it has more files to read.
+    def take_long(self, *, listing_ms: int, batches_ms: int) -> bool:
+        """Whether to look for input again before the other files are ingested.
 
         Args:
-            look_ms: how long its look for input took, in ms.
-            batches_ms: how long its micro-batches took so far, in ms.
+            listing_ms: how long listing the files took, in ms.
+            batches_ms: how long the micro-batches have taken since, in ms.
         """
-        return self.longest_ms is not None and batches_ms > max(self.longest_ms, LONGEST_PER_LOOK * look_ms)
+        return self.longest_ms is not None and batches_ms > max(self.longest_ms, _LONGEST_PER_LISTING * listing_ms)
 
     def files(self, files: Sequence[File]) -> None:
         """Ingest the files of a micro-batch.

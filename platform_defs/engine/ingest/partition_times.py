@@ -90,7 +90,15 @@ class PartitionTimes:
         updated = {path: _Times(max(time, remaining[path].newest if path in remaining else time), now) for path, time in newest.items()}
         return PartitionTimes(remaining | updated)
 
-    def lowest(self, now: int, idle_timeout: Duration | None, of_files: int | None = None, look: Look | None = None) -> int | None:
+    def lowest(
+        self,
+        now: int,
+        idle_timeout: Duration | None,
+        of_files: int | None = None,
+        look: Look | None = None,
+        *,
+        has_more_files: bool = False,
+    ) -> int | None:
         """The lowest of the newest event times of the partitions that are not idle, and of the batch's files; None if there are none.
 
         The files count only if the source has more of them, or no partition that is not idle.
@@ -100,10 +108,11 @@ class PartitionTimes:
             idle_timeout: after how long without records a partition is idle; None for never.
             of_files: the newest event time of the batch's files, in epoch ms; None if they have no rows.
             look: the newest look for the source's input; None if the caller has not looked.
+            has_more_files: whether more of the source's files wait than the batch reads.
         """
         idle_ms, look = None if idle_timeout is None else length_ms(idle_timeout, "idle_timeout"), look or Look(now)
         active = [times.newest for times in self.times_by_path.values() if idle_ms is None or look.silent_ms(times.active, now) <= idle_ms]
-        if of_files is not None and (look.more_files or not active):
+        if of_files is not None and (has_more_files or not active):
             active.append(of_files)
         return min(active, default=None)
 

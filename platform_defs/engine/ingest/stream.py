@@ -22,8 +22,8 @@ from platform_defs.engine.formats.files import File, hadoop_file, list_files, on
 from platform_defs.engine.ingest.alignment import SourceAhead, next_files, sources_ahead
 from platform_defs.engine.ingest.errors import UnreadError
 from platform_defs.engine.ingest.ingest import Ingest, IngestError
-from platform_defs.engine.ingest.looks import Look, note_more_files
-from platform_defs.engine.ingest.micro_batches import LONGEST_TURN_MS, MOST_KEPT, TURN_PATIENCE_S, MicroBatches
+from platform_defs.engine.ingest.looks import Look
+from platform_defs.engine.ingest.micro_batches import BUSY_PATIENCE_S, LONGEST_MS, MOST_KEPT, MicroBatches
 from platform_defs.engine.ingest.new_files import Landing
 from platform_defs.engine.ingest.new_objects import ObjectLanding
 from platform_defs.engine.ingest.pending_files import FIRST_WAIT_S, Pending
@@ -54,7 +54,7 @@ class Stream:
         first_wait_s: the first wait before a continuous stream retries an unreadable file, in seconds.
         sleep: waits for some seconds.
         ranges: the finders of new records in Kafka's topics, by source.
-        failing: called with the sources of which some input cannot be read, and why, when they have changed; returns since when.
+        failing: called with the sources of which some input cannot be read, and why, when they have changed.
     """
 
     spark: SparkSession
@@ -67,11 +67,10 @@ class Stream:
     first_wait_s: float = FIRST_WAIT_S
     sleep: Callable[[float], None] = time.sleep
     ranges: Mapping[str, TopicRanges] = field(default_factory=dict)
-    failing: Callable[[Mapping[str, str]], Mapping[str, int]] = lambda _: {}
+    failing: Callable[[Mapping[str, str]], None] = lambda _: None
     _warned: set[str] = field(default_factory=set, init=False, compare=False, repr=False)
     _partly_read: set[str] = field(default_factory=set, init=False, compare=False, repr=False)
     _reported: list[Mapping[str, str]] = field(default_factory=list, init=False, compare=False, repr=False)
-    _failing_since: dict[str, int] = field(default_factory=dict, init=False, compare=False, repr=False)
 
     def run(
         self,
@@ -101,11 +100,12 @@ class Stream:
         with self.lake.opening():
             self._make_folders()
             with self.lake.writer(writer_name(self.folders)):
+                self.ingest.looks.clear()
                 on_start()
                 ingest = self.ingest if every is None else replace(self.ingest, purpose="stream")
                 pending = Pending(ingest.files, self.first_wait_s, warns=every is not None)
-                micro_batches = MicroBatches(pending.files, self.idle, on_batch, on_quiet, TURN_PATIENCE_S if every else 0.0)
-                micro_batches.longest_ms = LONGEST_TURN_MS if every else None
+                micro_batches = MicroBatches(pending.files, self.idle, on_batch, on_quiet, BUSY_PATIENCE_S if every else 0.0)
+                micro_batches.longest_ms = LONGEST_MS if every else None
                 micro_batches.batches = deque(maxlen=MOST_KEPT if every else None)  # a stream may run for years
                 for landing in self.landings.values():
                     landing.forget()  # so that changed files are found too
@@ -120,7 +120,7 @@ class Stream:
         return list(micro_batches.batches)
 
     def _poll(self, interval_s: float, micro_batches: MicroBatches, pending: Pending) -> None:
-        """Take a turn at each interval; the next turn starts at once if one takes longer."""
+        """Look for input at each interval, and ingest it; the next look follows at once if that takes longer."""
         took_s = 0.0
         while True:
             self.sleep(max(0.0, interval_s - took_s))
@@ -145,7 +145,7 @@ class Stream:
         """Whether there may be more input to read now.
 
         Topics may have more records than fit into one micro-batch. A source of an alignment group may have more than one file; or it waited
-        for its group at the last turn, and does not wait any more.
+        for its group at the last look, and does not wait any more.
         """
         ahead = self._ahead
         return any(ranges.has_more for source, ranges in self.ranges.items() if source not in ahead) or bool(
@@ -169,39 +169,41 @@ class Stream:
     def _ingest_new_files(self, micro_batches: MicroBatches, pending: Pending) -> bool:
         """Ingest new files, and unread ones whose wait has ended; returns whether there were any.
 
-        A turn of a continuous stream ends early if it takes long, so that the next one looks for the input of all sources.
+        A continuous stream leaves files for the next look if their micro-batches take long, so that the input of all sources is looked for.
         """
         ahead, contracts, began = self._ahead, self.ingest.contracts, self.ingest.ledger.wall_clock()
         files, sources_with_more = next_files(
             [file for file in self._new_files(pending) if file not in pending and file.source not in ahead], contracts
         )
+        listed = self.ingest.ledger.wall_clock()
         self._partly_read.clear()
         self._partly_read.update(sources_with_more, ahead)
         ranges = [source for source in self.ranges if source not in ahead]
         records = [file for source in ranges for file in self._records(source, pending) if file not in pending]
-        looked = self.ingest.ledger.wall_clock()
         self._warn()
-        self._note_looks(began, {*ahead, *(file.source for file in (*files, *records))}, pending)
+        self._note_looks(began, {*ahead, *(file.source for file in (*files, *records))})
         first_group, *later_groups = [*_micro_batches(files, self.max_files)] or [[]]
         groups = [[*first_group, *records], *later_groups] if first_group or records else []
-        for files_of_turn, next_files_of_turn in pairwise([*groups, []]):
-            with_files = sources_with_more | {file.source for file in next_files_of_turn}
-            note_more_files(self.ingest.looks, with_files)
-            micro_batches.files(files_of_turn)
-            if micro_batches.is_long(look_ms=looked - began, batches_ms=self.ingest.ledger.wall_clock() - looked):
-                self._partly_read.update(with_files)
+        ingesting_since = self.ingest.ledger.wall_clock()
+        for group, next_group in pairwise([*groups, []]):
+            self.ingest.with_more_files.clear()
+            self.ingest.with_more_files.update(sources_with_more, (file.source for file in next_group))
+            micro_batches.files(group)
+            if micro_batches.take_long(listing_ms=listed - began, batches_ms=self.ingest.ledger.wall_clock() - ingesting_since):
+                self._partly_read.update(self.ingest.with_more_files)
                 break
+        self.ingest.with_more_files.clear()
         self._report_failing(pending)
         return bool(files or records)
 
-    def _note_looks(self, began: int, with_input: Collection[str], pending: Pending) -> None:
-        """Note what the look of a turn found for each source, by which its silence is measured."""
-        failing, earlier = self._failing(pending), dict(self.ingest.looks)
+    def _note_looks(self, began: int, with_input: Collection[str]) -> None:
+        """Note what a look found for each source, by which its silence is measured."""
+        earlier = dict(self.ingest.looks)
         for source in self.folders.keys() | self.ranges.keys():
             # an ingest of the present records does not find those that arrive after its first look
-            at = earlier[source].at if source in earlier and source in self.ranges and self.ranges[source].reads_to_present else began
-            since = self._failing_since.get(source, at) if source in failing else None
-            self.ingest.looks[source] = Look(at, source in with_input, since)
+            reads_to_present = source in self.ranges and self.ranges[source].reads_to_present
+            at = earlier[source].at if reads_to_present and source in earlier else began
+            self.ingest.looks[source] = Look(at, source in with_input)
 
     def _records(self, source: str, pending: Pending) -> list[File]:
         """The ranges of offsets that a source's topics have and the ledger does not."""
@@ -236,17 +238,7 @@ class Stream:
         self._warned.update(skipped)
 
     def _report_failing(self, pending: Pending) -> None:
-        """Report the sources of which some input cannot be read, if they have changed, and note that all other input was read."""
-        failing, now = self._failing(pending), self.ingest.ledger.wall_clock()
-        if self._reported != [failing]:  # also at the first turn, since an earlier process may have reported others
-            self._reported[:] = [failing]
-            since = {source: self._failing_since.get(source, now) for source in failing}
-            self._failing_since.clear()
-            self._failing_since.update({**since, **self.failing(failing)})
-        self.ingest.looks.update({source: Look(now, unreadable_since=self._failing_since[source]) for source in failing})
-
-    def _failing(self, pending: Pending) -> dict[str, str]:
-        """The sources of which some input cannot be read, and why."""
+        """Report the sources of which some input cannot be read, if they have changed. Such input keeps no source from being idle."""
         reasons_by_source = dict[str, list[str]]()
         for source, reason in self._refused.items():
             reasons_by_source.setdefault(source, []).append(reason)
@@ -255,7 +247,12 @@ class Stream:
                 reasons_by_source.setdefault(source, []).append(f"{path} cannot be listed: {reason}")
         for failure in pending.unread:
             reasons_by_source.setdefault(failure.file.source, []).append(f"{failure.file.path} cannot be read: {failure.reason}")
-        return {source: "; ".join(reasons[:_MOST_REASONS]) for source, reasons in reasons_by_source.items()}
+        failing = {source: "; ".join(reasons[:_MOST_REASONS]) for source, reasons in reasons_by_source.items()}
+        looks = self.ingest.looks
+        looks.update({source: replace(looks[source], has_input=False) for source in failing})
+        if self._reported != [failing]:  # also at the first look, since an earlier process may have reported others
+            self._reported[:] = [failing]
+            self.failing(failing)
 
     def _make_folders(self) -> None:
         """Create missing local folders; raises `IngestError`, not `LakeError`, if that fails, or if Spark cannot read a URI."""

@@ -23,7 +23,6 @@ class LedgerWriter:
         ledger: its ledger.
         contracts: the sources, by name.
         require: raises `LedgerError` unless the ledger has every batch that a table has handled.
-        looks: the newest look of a stream for the input of each source; empty while no stream runs in this process.
     """
 
     spark: SparkSession
@@ -31,7 +30,6 @@ class LedgerWriter:
     ledger: Ledger
     contracts: Mapping[str, SourceContract]
     require: Callable[[], None] = field(default=lambda: None, kw_only=True)
-    looks: dict[str, Look] = field(default_factory=dict, kw_only=True)
 
     def _begin(self) -> OpenBatch:
         """Begin a batch, and check that the ledger has lost none.
@@ -42,10 +40,10 @@ class LedgerWriter:
         self.require()
         return batch
 
-    def _inactive_rows(self, batch: OpenBatch, ingested_sources: Collection[str] = ()) -> Batch:
-        """A batch's rows for the sources that have become idle, without those that have input in the batch."""
+    def _inactive_rows(self, batch: OpenBatch, looks: Mapping[str, Look] | None, ingested_sources: Collection[str] = ()) -> Batch:
+        """A batch's rows for the sources that have become idle (see `idle_sources`), without those that have input in the batch."""
         return tuple(
             next_row(row, seq=batch.seq, kind="inactive", ingested_at=batch.now, idle=True)
-            for name, row in idle_sources(batch.known, self.contracts, batch.now, self.looks).items()
+            for name, row in idle_sources(batch.known, self.contracts, batch.now, looks).items()
             if name not in ingested_sources
         )

@@ -1,9 +1,8 @@
 """Records in the lake, for a status, the newest failure of each table's advance and publish to Kafka and of the ingest, and of sources.
 
-Each is one small JSON file below the lake's folder `_failures`. The failure of an advance is over when the table has another step, that of
-a publish when the topic has the table's steps, and that of an ingest when the ledger has another batch; or when a later try finds nothing
-to do. The failure of a source is over when an ingest can read all of its input. An unreadable file is ignored. No computation reads these
-files, but an ingest decides by the time since which a source fails whether the source has become idle.
+Each is one small JSON file below the lake's folder `_failures`. No computation reads it. The failure of an advance is over when the table
+has another step, that of a publish when the topic has the table's steps, and that of an ingest when the ledger has another batch; or when a
+later try finds nothing to do. The failure of a source is over when an ingest can read all of its input. An unreadable file is ignored.
 """
 
 import json
@@ -79,21 +78,15 @@ class Failures:
         """Since when some input of a source cannot be read, and why the newest try failed; None if all of its input can be read."""
         return self._newest(_of_source(source), str)
 
-    def record_sources(self, failing: Mapping[str, str]) -> dict[str, int]:
-        """Record the sources of which some input cannot be read, since when, and why; failures of all other sources are over.
-
-        Returns:
-            By source, since when some of its input cannot be read, in epoch ms of the wall clock.
-        """
-        since = dict[str, int]()
+    def record_sources(self, failing: Mapping[str, str]) -> None:
+        """Record the sources of which some input cannot be read, since when, and why; failures of all other sources are over."""
         for source in self.reading.sources:
             earlier = self.of_source(source)
             if source in failing:
-                since[source] = self.clock() if earlier is None else min(earlier.at, self.clock())
-                _record(self.reading.lake, _of_source(source), Failure(since[source], "UnreadError", _one_short_line(failing[source]), ""))
+                since = self.clock() if earlier is None else earlier.at
+                _record(self.reading.lake, _of_source(source), Failure(since, "UnreadError", _one_short_line(failing[source]), ""))
             elif earlier is not None:
                 _forget(self.reading.lake, _of_source(source))
-        return since
 
     @contextmanager
     def recorded_of_sink(self, asset: str) -> Iterator[None]:

@@ -124,12 +124,12 @@ def test_a_stream_keeps_only_its_newest_batches_in_memory() -> None:
     assert (len(micro_batches.batches), micro_batches.batches[0][0].seq, calls.made[0]) == (MOST_KEPT, 6, 1)
 
 
-def test_a_turn_of_a_stream_ends_after_a_minute_or_nine_times_the_time_of_its_look() -> None:
-    """So a look at a million objects, which takes minutes, is not repeated after each micro-batch."""
+def test_a_stream_looks_again_after_a_minute_or_nine_times_the_time_of_listing_files() -> None:
+    """So listing a million objects, which takes minutes, is not repeated after each micro-batch."""
     micro_batches = _micro_batches(Calls(), longest_ms=60_000)
-    assert [micro_batches.is_long(look_ms=1_000, batches_ms=ms) for ms in (60_000, 60_001)] == [False, True]
-    assert [micro_batches.is_long(look_ms=100_000, batches_ms=ms) for ms in (60_001, 900_000, 900_001)] == [False, False, True]
-    assert not _micro_batches(Calls()).is_long(look_ms=0, batches_ms=10**9), "an ingest that ends when all is read looks only once"
+    assert [micro_batches.take_long(listing_ms=1_000, batches_ms=ms) for ms in (60_000, 60_001)] == [False, True]
+    assert [micro_batches.take_long(listing_ms=100_000, batches_ms=ms) for ms in (60_001, 900_000, 900_001)] == [False, False, True]
+    assert not _micro_batches(Calls()).take_long(listing_ms=0, batches_ms=10**9), "an ingest that ends when all is read looks only once"
 
 
 def test_a_failing_asset_is_retried_with_growing_delays_and_stops_no_other() -> None:

@@ -87,18 +87,17 @@ def test_a_source_that_has_read_kafka_and_goes_on_with_files_has_their_watermark
 def test_files_of_a_source_that_reads_topics_too_hold_the_watermark_back_only_while_more_of_them_wait():
     times = PartitionTimes({}).after({ONE: 100, OTHER: 80}, now=0).after_batch({FILES: 10}, ORDERS, now=1)
     assert len(times.recorded) == 2, "files are not remembered"
-    assert times.lowest(1, None, 10, Look(1, more_files=True)) == 10
+    assert times.lowest(1, None, 10, Look(1), has_more_files=True) == 10
     assert times.lowest(1, None, 10, Look(1)) == 80, "a late release of records does not hold it back"
-    assert times.lowest(1, None, 500, Look(1, more_files=True)) == 80, "files do not move it past a partition"
+    assert times.lowest(1, None, 500, Look(1), has_more_files=True) == 80, "files do not move it past a partition"
     assert times.lowest(60_002, "1 minute", 500, Look(60_002)) == 500, "no partition is active"
     assert times.lowest(60_002, None, 500, Look(60_002)) == 80, "without an idle timeout, a silent partition holds it back"
 
 
-def test_a_partition_is_silent_up_to_the_newest_look_and_only_while_it_can_be_read():
+def test_a_partition_is_silent_up_to_the_newest_look():
     times = PartitionTimes({}).after({ONE: 100, OTHER: 40}, now=0)
     assert times.lowest(90_000, "1 minute", 500, Look(50_000)) == 40, "its records may have arrived since"
-    assert times.lowest(90_000, "1 minute", 500, Look(90_000, unreadable_since=30_000)) == 40
-    assert times.lowest(90_001, "1 minute", 500, Look(90_001, unreadable_since=30_000)) == 500
+    assert times.lowest(90_000, "1 minute", 500, Look(90_000)) == 500
 
 
 def test_topics_that_a_variable_names_are_still_read_while_it_is_not_set(monkeypatch: pytest.MonkeyPatch):

@@ -32,7 +32,7 @@ from tests.engine.source_batches import source_batch
 from tests.platform_defs.stream.recorder import Recorder
 from tests.support.bare_lake import bare_engine, commit_batch, commit_step
 from tests.support.clock import NOON, Clock
-from tests.support.small_sources import DAY, MINUTE, START, join, source
+from tests.support.small_sources import MINUTE, START, join, source
 
 CANCELLED = PySparkException("job 7 cancelled", errorClass="SPARK_JOB_CANCELLED", messageParameters={})
 
@@ -138,15 +138,13 @@ def test_a_failed_publish_is_kept_until_the_table_is_published(engine: Engine) -
 
 
 def test_the_failure_of_a_source_names_its_first_time_and_its_newest_reason(engine: Engine, clock: Clock) -> None:
-    assert engine.failures.record_sources({"l": "no bucket"}) == {"l": NOON}
+    engine.failures.record_sources({"l": "no bucket"})
     clock.pass_ms(MINUTE)
-    assert engine.failures.record_sources({"l": "access denied", "r": "no bucket"}) == {"l": NOON, "r": NOON + MINUTE}
+    engine.failures.record_sources({"l": "access denied", "r": "no bucket"})
     assert engine.failures.of_source("l") == Failure(NOON, "UnreadError", "access denied", "")
     assert engine.failures.of_source("r") == Failure(NOON + MINUTE, "UnreadError", "no bucket", "")
-    assert engine.failures.record_sources({"r": "no bucket"}) == {"r": NOON + MINUTE}
+    engine.failures.record_sources({"r": "no bucket"})
     assert engine.failures.of_source("l") is None
-    clock.pass_ms(-DAY)
-    assert engine.failures.record_sources({"r": "no bucket"}) == {"r": NOON + MINUTE - DAY}, "the clock was ahead before"
 
 
 def test_another_writer_is_no_failure(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
