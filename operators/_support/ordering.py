@@ -51,7 +51,8 @@ class Ordering:
     def text(self) -> str:
         """The order in its shortest notation: without the defaults."""
         nulls = "" if self.nulls_first != self.descending else f" NULLS {'FIRST' if self.nulls_first else 'LAST'}"
-        return f"{self.column}{' DESC' if self.descending else ''}{nulls}"
+        column = self.column if self.column.isidentifier() else quoted_name(self.column)
+        return f"{column}{' DESC' if self.descending else ''}{nulls}"
 
     def sort_expression(self) -> Column:
         """The order as a Spark sort expression."""

@@ -14,6 +14,14 @@ from platform_defs.setup.log_store import CLASS
 
 _ENDPOINTS, _REGIONS = ("AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"), ("AWS_REGION", "AWS_DEFAULT_REGION")
 _TOKEN = "AWS_SESSION_TOKEN"
+_CREDENTIALS = {
+    "access_key_id": "access_key",
+    "secret_access_key": "secret_key",
+    "session_token": "session_token",
+    "token": "session_token",
+}
+"""The names of credentials among deltalake's options, without `aws_`, and the fields with the same meaning."""
+_LEGAL_URL = "a URL, such as https://minio.example.org:9000 or http://127.0.0.1:9000"
 _URL = re.compile(r"https?://[^/\s]+(/\S*)?")
 _RETRIES = {"max_retries": "6", "retry_timeout": "60s"}
 """deltalake's retries, fewer than by default, so that a store that cannot be reached is an error within a minute."""
@@ -52,15 +60,17 @@ class S3(Strict):
     @classmethod
     def _check_endpoint(cls, endpoint: Value | None) -> Value | None:
         if endpoint is not None and not isinstance(endpoint, Secret) and not _URL.fullmatch(str(endpoint)):
-            raise ValueError("legal: a URL, such as https://minio.example.org:9000 or http://127.0.0.1:9000")
+            raise ValueError(f"legal: {_LEGAL_URL}")
         return endpoint
 
     @model_validator(mode="after")
     def _check_credentials(self) -> "S3":
         """Refuse a part of the credentials: deltalake would take the other part from the environment, which may be of another key."""
-        if (self.access_key is None) != (self.secret_key is None):
+        given = {field for field in ("access_key", "secret_key", "session_token") if getattr(self, field) is not None}
+        given |= {_CREDENTIALS[name] for option in self.options if (name := option.lower().removeprefix("aws_")) in _CREDENTIALS}
+        if ("access_key" in given) != ("secret_key" in given):
             raise ValueError("legal: access_key and secret_key together, or neither")
-        if self.session_token is not None and self.access_key is None:
+        if given == {"session_token"}:
             raise ValueError("legal: session_token only with its access_key and secret_key")
         return self
 
@@ -103,7 +113,10 @@ class S3(Strict):
         configured = {field: value for field in _NAMES if (value := getattr(self, field))}
         variables = {"endpoint": _ENDPOINTS, "region": _REGIONS}
         from_environment = {field: value for field, names in variables.items() if (value := _first_set(names))}
-        return from_environment | resolve_secrets(configured)
+        values = from_environment | resolve_secrets(configured)
+        if "endpoint" in values and not _URL.fullmatch(values["endpoint"]):
+            raise ConnectionsError.bad_endpoint(_LEGAL_URL)
+        return values
 
     def _has_path_style(self, values: dict[str, str]) -> bool:
         return "endpoint" in values if self.path_style is None else self.path_style

@@ -74,7 +74,8 @@ class Delivery:
     def send(self, streaks_by_subject: Mapping[str, FailureStreak]) -> None:
         """Send an alert for each subject that keeps failing, and a message for each that has succeeded since its alert.
 
-        Each hook sends each of them once. A hook that fails is not used again in this call; the next call sends what it did not deliver.
+        Each hook sends each of them once. A hook that fails is not used again in this call. The next call sends what it did not
+        deliver, but not the success of a subject that fails again.
         """
         for subject in [*self.alerts_sent]:
             if subject not in streaks_by_subject:  # it was removed from the code location

@@ -85,13 +85,13 @@ class _Totals:
     """The counts of each source. Each scrape adds only the counts of new batches."""
 
     def __init__(self) -> None:
-        self._new_family, self._head, self._counts = "", 0, dict[str, dict[str, int]]()
+        self._identity, self._head, self._counts = "", 0, dict[str, dict[str, int]]()
 
     def upto(self, engine: Engine) -> Mapping[str, Mapping[str, int]]:
         """The counts up to the newest batch of a snapshot; all zero for a source without batches."""
         ledger, identity = engine.ledger, engine.lake.identity(TABLE) or ""
-        if identity != self._new_family or not ledger.history.summarized <= self._head <= ledger.head:
-            self._new_family, self._head, self._counts = identity, 0, {}
+        if identity != self._identity or not ledger.history.summarized <= self._head <= ledger.head:
+            self._identity, self._head, self._counts = identity, 0, {}
         if ledger.head > self._head:
             for source, counts in ledger.totals_by_source(self._head).items():
                 earlier = self._counts.get(source) or {}

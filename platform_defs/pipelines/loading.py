@@ -86,7 +86,7 @@ def _read_declared(target: str, file: Path, parse: Callable[[str], Pipeline]) ->
     try:
         text = file.read_text("utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else str(error)
+        reason = (isinstance(error, OSError) and error.strerror) or str(error)
         raise PipelineError.of(target, f"the file cannot be read: {reason}") from error
     try:
         return parse(text)
@@ -116,6 +116,6 @@ def _import_file(target: str, file: Path) -> ModuleType:
             spec.loader.exec_module(module)
     except BaseException:
         if is_new_name:  # as Python's own import does, so that the next one loads the file again
-            del sys.modules[file.stem]
+            sys.modules.pop(file.stem, None)
         raise
     return module

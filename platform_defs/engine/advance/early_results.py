@@ -21,7 +21,7 @@ from operators.timing import instant
 from operators.triggers import IS_FINAL
 from platform_defs.engine.advance.shown_results import ShownWindows
 from platform_defs.engine.faults import point
-from platform_defs.engine.inputs.identity import identity_of
+from platform_defs.engine.inputs.identity import differences, identity_of
 from platform_defs.engine.inputs.progress import stored_progress
 from platform_defs.engine.inputs.reader import Reading, Span
 
@@ -43,9 +43,8 @@ def show(reading: Reading, asset: DerivedAsset, head: int) -> None:
         or not (now.step or all(upstream.is_readable(reading.lake) for upstream in reading.inputs_of(asset)))
     ):
         return
-    computed_by = None if shown_at is None else (shown_at["operator"], shown_at.get("generation", 0))
     # the trigger cannot compare with results of another operator or of an emptied table
-    if computed_by != (shown_now["operator"], shown_now["generation"]):
+    if shown_at is not None and (shown_at.get("generation", 0) != now.generation or differences(shown_at["operator"], asset)):
         shown_at = None
     current_results = _current_results(reading, asset, operator, closed_to, head)
     table_rows = asset.shaped(current_results).withColumn(IS_FINAL, F.lit(False))

@@ -24,10 +24,17 @@ class ConnectionsError(TidemarkError, ValueError):
         return cls(f"the environment variable {name} has a value that the option {option!r} of the connections cannot have; legal: {legal}")
 
     @classmethod
+    def bad_endpoint(cls, legal: str) -> "ConnectionsError":
+        """An environment variable gives an endpoint that is no URL."""
+        return cls(
+            f"the endpoint of S3, from an environment variable (`AWS_ENDPOINT_URL` or one that the file names), is no URL; legal: {legal}"
+        )
+
+    @classmethod
     def token_of_another_key(cls, name: str) -> "ConnectionsError":
         """The token of the environment would be sent with the access key of the file, to which it need not belong."""
         return cls(
             f"the part s3 of the connections gives `access_key` and no `session_token`, and the environment variable {name} is set: "
-            f"deltalake would send that token with this key, and Spark would not. Legal: the key's own `session_token` in the file "
-            f"({{env: {name}}} if it is that token), or no variable {name}"
+            f"deltalake would send that token with this key, and Spark would not. Legal: the key's own `session_token` beside it in the "
+            f"file ({{env: {name}}} if it is that token; `aws_session_token` beside a key in `options`), or no variable {name}"
         )

@@ -22,6 +22,8 @@ from platform_defs.engine.formats.raw_rows import new_column_fault, reject_rows
 from platform_defs.engine.formats.text import BLANK, CORRUPT, PARSED, LineColumns, header, is_header, lines, parser_options, raw_rows_of
 
 _NO_HEADER = "for files without a header, set the source's option `header` to `false`"
+HEADER_FAULT = "the file's header"
+"""The begin of the fault of each line of a file whose header is not usable; the first of these lines is the header."""
 _MOST_FIELDS = 20_000  # Spark's parser fails with more than 20,480
 
 
@@ -99,8 +101,8 @@ def _header_fault(contract: SourceContract, names: Sequence[str]) -> str | None:
     missing = [f.name for f in contract.struct.fields if f.name.lower() not in lower and not contract.is_added(f)]
     if missing:
         way_out = f"; {_NO_HEADER}" if {f.name.lower() for f in contract.struct.fields}.isdisjoint(lower) else ""
-        return f"the file's header lacks {', '.join(missing)}{way_out}"
-    return "the file's header has a name twice" if len(set(lower)) != len(lower) else None
+        return f"{HEADER_FAULT} lacks {', '.join(missing)}{way_out}"
+    return f"{HEADER_FAULT} has a name twice" if len(set(lower)) != len(lower) else None
 
 
 def _nested_fault(contract: SourceContract, names: Sequence[str]) -> str | None:

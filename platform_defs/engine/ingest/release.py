@@ -13,13 +13,15 @@ from urllib.parse import unquote
 
 import pyarrow as pa
 from py4j.protocol import Py4JJavaError
-from pyspark.sql import Column, DataFrame
+from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 from pyspark.sql.types import BinaryType, StructType
 
 from assets.contracts import SourceContract
+from operators.columns import temporary
 from operators.engine_columns import ARRIVAL, SEQ
 from platform_defs.engine.faults import point
+from platform_defs.engine.formats.csv_lines import HEADER_FAULT
 from platform_defs.engine.formats.csv_style import CsvStyle
 from platform_defs.engine.formats.files import TOPIC, File, hadoop_file, one_path
 from platform_defs.engine.formats.opening import hadoop_path
@@ -99,7 +101,7 @@ class Release:
         point("release.before_write")
         self._write(self._rows(snapshot).where(selected & F.col("path").isin(*group)), head, name)
         point("release.after_write")
-        predicate = chosen_sql(last_with_rejected_rows(self.writer.ledger, self.contract.name), group, reasons)
+        predicate = selected_rows_sql(last_with_rejected_rows(self.writer.ledger, self.contract.name), group, reasons)
         self.writer.lake.update(self.writer.spark, self.contract.quarantine, predicate, {RELEASED: _quoted(name)}, {"release": name}, table)
         point("release.after_mark")
         self._make_visible(name)
@@ -165,7 +167,8 @@ class Release:
             raise QuarantineError.no_header(self.contract.name, unquote(path), f"it cannot be read ({kind})") from error
 
     def _write(self, rows: DataFrame, head: str | None, name: str) -> None:
-        """Write the file under its hidden name, as a folder with one part."""
+        """Write the file under its hidden name, as a folder with one part. With a header, no row is a header that was rejected."""
+        rows = rows if head is None else _without_headers(rows, head)
         line = F.when(F.col("reason") == _NOT_TEXT, _bytes_of(F.col("raw"))).otherwise(F.col("raw"))
         lines = rows.select(SEQ, ARRIVAL, (record_lines(rows, _NOT_TEXT) if name.endswith(RECORDS) else line).alias("value"))
         if head is not None:
@@ -201,6 +204,14 @@ class Release:
         return f"{one_path(self.folder)}/.{name}{_HIDDEN}"
 
 
+def _without_headers(rows: DataFrame, head: str) -> DataFrame:
+    """Rejected lines without the first line of each file that was rejected because of its header, which is that line."""
+    first = temporary("first")
+    is_rejected_header = (F.ltrim("raw", F.lit("\ufeff")) == head) & F.contains("reason", F.lit(HEADER_FAULT))
+    with_first = rows.withColumn(first, F.min(ARRIVAL).over(Window.partitionBy(SEQ, "path")))
+    return with_first.where(~is_rejected_header | (F.col(ARRIVAL) > F.col(first))).drop(first)
+
+
 def _parts(files: Any, folder: Any) -> list[Any]:
     return [s.getPath() for s in files.listStatus(folder) if s.getPath().getName().startswith("part-")]
 
@@ -212,7 +223,7 @@ def _begins(reasons: Sequence[str]) -> Column:
     return has_prefix
 
 
-def chosen_sql(last: int, paths: Sequence[str], reasons: Sequence[str]) -> str:
+def selected_rows_sql(last: int, paths: Sequence[str], reasons: Sequence[str]) -> str:
     """The rows of a release as DataFusion SQL: of batches up to `last`, not released, from these files, with these prefixes of reasons."""
     terms = [f"{RELEASED} IS NULL", f"{SEQ} <= {last}", "raw <> path", f"path IN ({', '.join(map(_quoted, paths))})"]
     begins = " OR ".join(f"starts_with(reason, {_quoted(reason)})" for reason in reasons)

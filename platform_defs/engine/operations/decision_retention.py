@@ -57,6 +57,8 @@ class DecisionRetention:
         """The last batch up to which no log of the asset's sources has a row; 0 for none."""
         head = self.reading.ledger.head  # before the logs: a batch that is committed meanwhile may have rows
         sources = [upstream.name for upstream in self.reading.inputs_of(self.asset) if upstream.is_source]
+        if not sources:
+            return 0
         first_batches = [first for name in sources if (first := self.reading.first_batch_in_log(name)) is not None]
         return min(first_batches, default=head + 1) - 1
 

@@ -63,6 +63,19 @@ def _accepted(batches: Sequence[Sequence[SourceBatch]]) -> list[tuple[str, int, 
     return [(s.source, s.accepted, s.quarantined) for e in batches for s in e]
 
 
+def test_a_header_that_was_rejected_is_not_released_as_a_row(make_engine: MakeEngine) -> None:
+    """The file is rejected since it lacks a column, which the contract then no longer has. A later line like the header is a row."""
+    text = {"schema": "k string, ts timestamp, gone string", "rules": ()}
+    engine = make_engine([source("l", **text), source("r")], [])
+    _write(engine, "l", "1.csv", f"k,ts\na,{TIME}\nk,ts\nb,{TIME}\n".encode())
+    assert _accepted(engine.ingest()) == [("l", 0, 4)]
+    repaired = make_engine([source("l", **text | {"schema": "k string, ts timestamp"}), source("r")], [])
+    assert [r.rows for r in repaired.ingestion.quarantine.release("l")] == [4]
+    assert _accepted(repaired.ingest()) == [("l", 2, 1)]
+    assert _keys(repaired) == ["a", "b"]
+    assert _counts_add_up(repaired)
+
+
 def test_a_refused_file_is_read_again_at_each_retry(make_engine: MakeEngine) -> None:
     engine = make_engine([source("l"), source("r")], [])
     torn = _gzipped("a", "b")[:-4] + b"\0\0\0\0"

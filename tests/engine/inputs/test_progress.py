@@ -73,6 +73,7 @@ SAME_ORDERS = [
     pytest.param("v", "v ASC NULLS FIRST", id="defaults that are written out"),
     pytest.param(["v", "k DESC"], ["v asc", "`k` DESC"], id="several columns"),
     pytest.param("v nulls last", ["v ASC NULLS LAST"], id="no default"),
+    pytest.param("`a b` desc", "`a b` DESC NULLS LAST", id="a name that needs quotes"),
 ]
 
 
@@ -88,6 +89,10 @@ def _ranked(order_by: str | list[str]) -> list[DerivedAsset]:
 def test_equal_orders_in_different_notations_have_the_same_identity(one: str | list[str], other: str | list[str]) -> None:
     for first, second in zip(_ranked(one), _ranked(other), strict=True):
         assert identity_of(first) == identity_of(second)
+
+
+def test_a_column_with_the_name_of_an_order_is_another_one() -> None:
+    assert identity_of(_ranked("`v DESC`")[0]) != identity_of(_ranked("v DESC")[0])
 
 
 def test_an_order_is_compared_with_that_of_an_earlier_version_which_recorded_its_text() -> None:

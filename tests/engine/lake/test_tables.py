@@ -17,7 +17,7 @@ from deltalake.table import TableMerger
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
-from platform_defs.engine.ingest.release import chosen_sql
+from platform_defs.engine.ingest.release import selected_rows_sql
 from platform_defs.engine.lake import commits, compaction
 from platform_defs.engine.lake import written_tables as lakes
 from platform_defs.engine.lake.errors import LakeError, UnreadableLogError
@@ -277,7 +277,7 @@ def test_an_update_of_an_outdated_version_fails(lake: Lake) -> None:
         seen, overtaken = lake.delta("t"), lake.delta("t")
         assert seen is not None
         assert overtaken is not None
-        predicate = chosen_sql(1, [reason], [reason])
+        predicate = selected_rows_sql(1, [reason], [reason])
         lake.update(session, "t", predicate, {"released": "'it''s'"}, {"release": n}, seen)
         with pytest.raises(LakeError, match=r"t has a newer version than .* another writer has committed meanwhile"):
             lake.update(session, "t", predicate, {"released": "'x'"}, {"release": n}, overtaken)

@@ -166,6 +166,8 @@ def test_the_example_of_the_guide_is_legal(monkeypatch: pytest.MonkeyPatch) -> N
         ("access_key: a", "access_key and secret_key together, or neither"),
         ("secret_key: {env: THE_SECRET}", "access_key and secret_key together, or neither"),
         ("session_token: {env: THE_SECRET}", "session_token only with its access_key and secret_key"),
+        ("options: {aws_access_key_id: a}", "access_key and secret_key together, or neither"),
+        ("options: {AWS_SESSION_TOKEN: a}", "session_token only with its access_key and secret_key"),
     ],
 )
 def test_a_store_that_a_library_would_misunderstand_is_refused(lines: str, legal: str) -> None:
@@ -179,3 +181,9 @@ def test_a_token_of_the_environment_is_not_sent_with_a_key_among_the_options(mon
     store = _store("s3: {options: {aws_access_key_id: {env: THE_KEY}, aws_secret_access_key: {env: THE_SECRET}}}")
     with pytest.raises(ConnectionsError, match="AWS_SESSION_TOKEN"):
         _ = store.storage_options
+
+
+def test_an_endpoint_of_the_environment_is_a_url(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("AWS_ENDPOINT_URL", "minio:9000")
+    with pytest.raises(ConnectionsError, match=r"AWS_ENDPOINT_URL.* is no URL; legal: a URL, such as"):
+        _ = S3().storage_options
