@@ -126,6 +126,8 @@ def land_changes(table: str, folder: Path, *, first: int = 0, storage_options: d
         ChangeFeedError: the table has no change data feed, has a column with one of these names, or is not the table whose changes the
             folder contains (it is another one, or was created again); or the folder cannot be used, or another process uses it.
     """
+    with _reading(table):
+        DeltaTable(table, storage_options=storage_options)  # before the lock, so that the name of no table leaves no folder
     with _using(table, folder), _holding(table, folder):
         with _reading(table):
             delta = DeltaTable(table, storage_options=storage_options)

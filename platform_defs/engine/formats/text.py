@@ -127,7 +127,7 @@ class Header:
 
     Args:
         line: the line; empty if the file has none.
-        may_recur: whether a later line may be the same: one is, or the file is so long that only its start was read.
+        may_recur: whether a later line may be the same: one is, or only the start of the file was read.
     """
 
     line: str
