@@ -33,7 +33,7 @@ FROM TUMBLE(TABLE l, DESCRIPTOR(ts), INTERVAL '2' MINUTES) WHERE v <> 3 GROUP BY
 _TWO_MINUTES, _COUNT = Tumbling(size="2 minutes"), {"n": "count(*)"}
 
 
-def _of(source_name: str, name: str, operator: Operator) -> DerivedAsset:
+def _table(source_name: str, name: str, operator: Operator) -> DerivedAsset:
     return DerivedAsset(name=name, inputs=(source_name,), operator=operator)
 
 
@@ -48,7 +48,7 @@ AT_3C97B7B8 = Archive(
             inputs=("l", "r"),
             operator=IntervalJoin(on="k", lower="-1 minute", upper="2 minutes", how="left", late_rows="join", early=EveryStep()),
         ),
-        _of(
+        _table(
             "l",
             "paths",
             ProcessWindow(
@@ -58,16 +58,16 @@ AT_3C97B7B8 = Archive(
                 allowed_lateness="2 minutes",
             ),
         ),
-        _of("l", "couples", CountWindowAggregate(by="k", size=2, aggregates={"total": "sum(v)"})),
-        _of("l", "endings", ProcessCountWindow(by="k", ends_with="v % 3 = 0")),
-        _of("l", "fired", WindowedAggregate(by="k", window=_TWO_MINUTES, aggregates=_COUNT, purging=EveryRows(2))),
+        _table("l", "couples", CountWindowAggregate(by="k", size=2, aggregates={"total": "sum(v)"})),
+        _table("l", "endings", ProcessCountWindow(by="k", ends_with="v % 3 = 0")),
+        _table("l", "fired", WindowedAggregate(by="k", window=_TWO_MINUTES, aggregates=_COUNT, purging=EveryRows(2))),
         DerivedAsset(
             name="cubed",
             inputs=("l",),
             operator=WindowedAggregate(by="k", window=_TWO_MINUTES, aggregates=_COUNT, grouping_sets=(("k",), ())),
             shape=Shape(select="*, n * 2 AS twice"),
         ),
-        _of(
+        _table(
             "l",
             "near",
             WindowedAggregate(
@@ -78,9 +78,9 @@ AT_3C97B7B8 = Archive(
                 early=EveryInterval("1 minute", by="processing"),
             ),
         ),
-        _of("l", "living", Aggregate(by="k", aggregates={"n": "count(*)", "total": "sum(v)"}, ttl="5 minutes", after_ttl="retract")),
-        _of("r", "lasts", Deduplicate(by="k", keep="last", ttl="15 minutes", ttl_by="processing", after_ttl="retract")),
-        _of("r", "newest", TopN(by="k", order_by="ts DESC", unique_key="v", rank_end=2)),
+        _table("l", "living", Aggregate(by="k", aggregates={"n": "count(*)", "total": "sum(v)"}, ttl="5 minutes", after_ttl="retract")),
+        _table("r", "lasts", Deduplicate(by="k", keep="last", ttl="15 minutes", ttl_by="processing", after_ttl="retract")),
+        _table("r", "newest", TopN(by="k", order_by="ts DESC", unique_key="v", rank_end=2)),
     ],
     batches=[
         {
