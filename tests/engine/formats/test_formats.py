@@ -73,7 +73,8 @@ LINES = [
     Line("as far ahead as allowed", _row("as far ahead as allowed", ts=iso(NOON + DAY))),
     Line("a millisecond further ahead", _row("x", ts=iso(NOON + DAY + 1)), FAR),
     Line("the year 10000", _row("x", ts="+10000-01-01T00:00:00Z"), OUT_OF_RANGE),
-    Line("the year 12345 by accident", _row("x", ts=12345), OUT_OF_RANGE),
+    Line("the year 12345", _row("x", ts="+12345-01-01T00:00:00Z"), OUT_OF_RANGE),
+    Line("a number by accident", _row("x", ts=12345), "type: ts is no timestamp"),
     Line("before the year 1", _row("x", ts="0000-12-31T23:59:59Z"), OUT_OF_RANGE),
     Line("the first of the year 1", _row("the first of the year 1", ts="0001-01-01T00:00:00Z")),
     Line("another zone", _row("another zone", ts="2026-03-01T02:00:00.001+02:00")),
@@ -150,6 +151,7 @@ CSV_QUARANTINED = {
     (f",1,{TIME},n", "missing: k"),
     (f"text,x,{TIME},n", "type: v is no int"),
     ("no time,1,,n", "event time: missing"),
+    ("k,v,ts,note", "type: v is no int"),
 }
 
 _UTC = pa.timestamp("us", tz="UTC")

@@ -292,8 +292,7 @@ def test_a_reader_advances_while_an_upstream_table_is_idle_and_later_results_of_
         assert sum(day.pending for day in account) == 0
     joined, joined_with_late = (Counter((row["k"], row["v"], row["left_v"]) for row in rows[name]) for name in ("pay", "joins_late"))
     assert sorted((k, v) for k, v, left_v in joined if v and left_v) == [("a", 1), ("b", 2), ("c", 2)]
-    assert joined_with_late - joined == Counter((k, None, left_v) for k, left_v in late_pairs), "they match nothing any more"
-    assert joined - joined_with_late == Counter()
+    assert joined_with_late == joined, "late results of an idle table are in no result, also if late rows of sources are joined"
 
 
 def _ingest_and_advance(engine: Engine, *tables: str) -> None:

@@ -10,9 +10,8 @@ from dagster._core.op_concurrency_limits_counter import GlobalOpConcurrencyLimit
 from dagster._core.run_coordinator import QueuedRunCoordinator
 
 from assets.factories.pool import SPARK
-from platform_defs import dagster_home
 from platform_defs.dagster_home.event_log import EventLogStorage
-from platform_defs.dagster_home.instance import prepare
+from platform_defs.dagster_home.instance import main, prepare
 from platform_defs.settings import settings
 
 EARLIER = "nux: {enabled: false}\ntelemetry: {enabled: false}\n"
@@ -106,10 +105,10 @@ def test_a_users_own_file_is_kept(tmp_path):
 def test_the_folder_is_printed_for_a_script(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("TIDEMARK_DAGSTER_HOME", str(tmp_path / "home"))
     settings.cache_clear()
-    assert dagster_home.main() == 0
+    assert main() == 0
     monkeypatch.setenv("TIDEMARK_LAKE", "")
     settings.cache_clear()
-    assert dagster_home.main() == 1
+    assert main() == 1
     monkeypatch.undo()
     settings.cache_clear()
     printed = capsys.readouterr()

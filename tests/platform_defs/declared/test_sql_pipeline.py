@@ -572,5 +572,5 @@ def test_an_error_names_the_file(tmp_path: Path):
     file.write_text(f"{ORDERS} INSERT INTO t SELECT DISTINCT id FROM orders")
     with pytest.raises(DeclaredError, match=r"pipeline\.sql: SELECT DISTINCT without a window is refused"):
         load(str(file))
-    with pytest.raises(TidemarkError, match=r"missing\.sql cannot be read"):
+    with pytest.raises(TidemarkError, match=r"missing\.sql': the file cannot be read: No such file"):
         load(str(tmp_path / "missing.sql"))
