@@ -66,11 +66,13 @@ class S3(Strict):
     @model_validator(mode="after")
     def _check_credentials(self) -> "S3":
         """Refuse a part of the credentials: deltalake would take the other part from the environment, which may be of another key."""
-        given = {field for field in ("access_key", "secret_key", "session_token") if getattr(self, field) is not None}
-        given |= {_CREDENTIALS[name] for option in self.options if (name := option.lower().removeprefix("aws_")) in _CREDENTIALS}
-        if ("access_key" in given) != ("secret_key" in given):
-            raise ValueError("legal: access_key and secret_key together, or neither")
-        if given == {"session_token"}:
+        fields = {field for field in ("access_key", "secret_key", "session_token") if getattr(self, field) is not None}
+        options = {_CREDENTIALS[name] for option in self.options if (name := option.lower().removeprefix("aws_")) in _CREDENTIALS}
+        if any(("access_key" in given) != ("secret_key" in given) for given in (fields, options)):
+            raise ValueError("legal: access_key and secret_key together, both as fields or both in options, or neither")
+        if ("session_token" in fields and "access_key" not in fields) or (
+            "session_token" in options and "access_key" not in fields | options
+        ):
             raise ValueError("legal: session_token only with its access_key and secret_key")
         return self
 
@@ -79,7 +81,7 @@ class S3(Strict):
         """The options of a Spark session.
 
         Raises:
-            ConnectionsError: an environment variable is not set.
+            ConnectionsError: an environment variable is not set, or the endpoint of one is no URL.
         """
         values = self._resolved
         options = {f"spark.hadoop.fs.s3a.{of_spark}": values[field] for field, (of_spark, _) in _NAMES.items() if field in values}
@@ -91,8 +93,8 @@ class S3(Strict):
         """The options of deltalake.
 
         Raises:
-            ConnectionsError: an environment variable is not set; or `AWS_SESSION_TOKEN` is set, and would be sent with the access key of
-                the file, which has no `session_token`.
+            ConnectionsError: an environment variable is not set, or the endpoint of one is no URL; or `AWS_SESSION_TOKEN` is set, and would
+                be sent with the access key of the file, which has no `session_token`.
         """
         values = self._resolved
         names = {name.lower().removeprefix("aws_") for name in (*values, *self.options)}

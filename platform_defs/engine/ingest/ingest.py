@@ -132,7 +132,7 @@ class Ingest(LedgerWriter):
         if not rows:
             return None, unread
         point("ingest.before_ledger")
-        committed = rows + self._inactive_rows(batch, self.looks, set(files))
+        committed = rows + self._inactive_rows(batch, self.looks, {row.source for row in rows})
         committed += clock_rows(last, self.contracts, batch.seq, batch.now, {row.source for row in committed})
         batch.commit([committed])
         point("ingest.after_ledger")

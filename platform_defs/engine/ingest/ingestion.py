@@ -66,7 +66,7 @@ class Ingestion:
 
     @cached_property
     def looks(self) -> dict[str, Look]:
-        """The newest look of a stream of this object for the input of each source."""
+        """The newest look of a running stream for the input of each source; empty if none runs."""
         return {}
 
     @cached_property
@@ -127,10 +127,12 @@ class Ingestion:
         """Ingest new files and new records, and record the sources that have become idle; see `Stream.run`."""
         try:
             batches = self.stream.run(every, on_batch, on_quiet, on_start)
+            idle_batch = self._record_idle()
         except UnreadError:  # an unreadable file does not keep other sources from being recorded as idle
             self._record_idle()
             raise
-        idle_batch = self._record_idle()
+        finally:
+            self.looks.clear()
         return [*batches, idle_batch] if idle_batch else batches
 
     def new_files(self, source: str) -> list[File]:

@@ -48,6 +48,11 @@ class MicroBatches:
     sleep: Callable[[float], None] = time.sleep
     batches: deque[Batch] = field(default_factory=lambda: deque(maxlen=MOST_KEPT), init=False)
 
+    @property
+    def newest(self) -> Batch | None:
+        """The newest batch; None if there is none yet."""
+        return self.batches[-1] if self.batches else None
+
     def take_long(self, *, listing_ms: int, batches_ms: int) -> bool:
         """Whether to look for input again before the other files are ingested.
 

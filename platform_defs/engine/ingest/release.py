@@ -50,7 +50,7 @@ class Released:
 
     Args:
         name: its name in the source's folder.
-        rows: the number of its rows.
+        rows: how many rows left the quarantine. A rejected header is one of them, and is not written as a row.
     """
 
     name: str
@@ -168,7 +168,7 @@ class Release:
 
     def _write(self, rows: DataFrame, head: str | None, name: str) -> None:
         """Write the file under its hidden name, as a folder with one part. With a header, no row is a header that was rejected."""
-        rows = rows if head is None else _without_headers(rows, head)
+        rows = rows if head is None else _without_headers(rows)
         line = F.when(F.col("reason") == _NOT_TEXT, _bytes_of(F.col("raw"))).otherwise(F.col("raw"))
         lines = rows.select(SEQ, ARRIVAL, (record_lines(rows, _NOT_TEXT) if name.endswith(RECORDS) else line).alias("value"))
         if head is not None:
@@ -204,12 +204,11 @@ class Release:
         return f"{one_path(self.folder)}/.{name}{_HIDDEN}"
 
 
-def _without_headers(rows: DataFrame, head: str) -> DataFrame:
+def _without_headers(rows: DataFrame) -> DataFrame:
     """Rejected lines without the first line of each file that was rejected because of its header, which is that line."""
     first = temporary("first")
-    is_rejected_header = (F.ltrim("raw", F.lit("\ufeff")) == head) & F.contains("reason", F.lit(HEADER_FAULT))
     with_first = rows.withColumn(first, F.min(ARRIVAL).over(Window.partitionBy(SEQ, "path")))
-    return with_first.where(~is_rejected_header | (F.col(ARRIVAL) > F.col(first))).drop(first)
+    return with_first.where(~F.contains("reason", F.lit(HEADER_FAULT)) | (F.col(ARRIVAL) > F.col(first))).drop(first)
 
 
 def _parts(files: Any, folder: Any) -> list[Any]:

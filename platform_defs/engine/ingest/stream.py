@@ -125,7 +125,9 @@ class Stream:
         while True:
             self.sleep(max(0.0, interval_s - took_s))
             began = time.monotonic()
-            if not (had_input := self._ingest_new_files(micro_batches, pending)):
+            newest = micro_batches.newest
+            had_input = self._ingest_new_files(micro_batches, pending)
+            if micro_batches.newest is newest:
                 micro_batches.quiet()
             took_s = interval_s if had_input and self._has_more else time.monotonic() - began
 
@@ -185,25 +187,31 @@ class Stream:
         first_group, *later_groups = [*_micro_batches(files, self.max_files)] or [[]]
         groups = [[*first_group, *records], *later_groups] if first_group or records else []
         ingesting_since = self.ingest.ledger.wall_clock()
-        for group, next_group in pairwise([*groups, []]):
+        try:
+            for group, next_group in pairwise([*groups, []]):
+                self.ingest.with_more_files.clear()
+                self.ingest.with_more_files.update(sources_with_more, (file.source for file in next_group))
+                micro_batches.files(group)
+                if micro_batches.take_long(listing_ms=listed - began, batches_ms=self.ingest.ledger.wall_clock() - ingesting_since):
+                    self._partly_read.update(self.ingest.with_more_files)
+                    break
+        finally:
             self.ingest.with_more_files.clear()
-            self.ingest.with_more_files.update(sources_with_more, (file.source for file in next_group))
-            micro_batches.files(group)
-            if micro_batches.take_long(listing_ms=listed - began, batches_ms=self.ingest.ledger.wall_clock() - ingesting_since):
-                self._partly_read.update(self.ingest.with_more_files)
-                break
-        self.ingest.with_more_files.clear()
         self._report_failing(pending)
         return bool(files or records)
 
     def _note_looks(self, began: int, with_input: Collection[str]) -> None:
-        """Note what a look found for each source, by which its silence is measured."""
-        earlier = dict(self.ingest.looks)
+        """Note what a look found for each source, by which its silence is measured.
+
+        A source of which some input could not be read at the look before counts as silent until it has rows: what was found may be the same
+        input, or more of its kind.
+        """
+        earlier, failing = dict(self.ingest.looks), {source for reported in self._reported for source in reported}
         for source in self.folders.keys() | self.ranges.keys():
             # an ingest of the present records does not find those that arrive after its first look
             reads_to_present = source in self.ranges and self.ranges[source].reads_to_present
             at = earlier[source].at if reads_to_present and source in earlier else began
-            self.ingest.looks[source] = Look(at, source in with_input)
+            self.ingest.looks[source] = Look(at, source in with_input and source not in failing)
 
     def _records(self, source: str, pending: Pending) -> list[File]:
         """The ranges of offsets that a source's topics have and the ledger does not."""

@@ -83,7 +83,7 @@ class Failures:
         for source in self.reading.sources:
             earlier = self.of_source(source)
             if source in failing:
-                since = self.clock() if earlier is None else earlier.at
+                since = self.clock() if earlier is None else min(earlier.at, self.clock())  # the clock may have been ahead
                 _record(self.reading.lake, _of_source(source), Failure(since, "UnreadError", _one_short_line(failing[source]), ""))
             elif earlier is not None:
                 _forget(self.reading.lake, _of_source(source))

@@ -246,6 +246,14 @@ def test_in_a_stream_too_an_unreadable_file_is_silence(lakes: Lakes, clock: Cloc
     assert lakes.history == ["lr", "l", "Rl"]
 
 
+def test_new_unreadable_files_at_each_look_are_silence_too(lakes: Lakes, clock: Clock) -> None:
+    """Other sources are recorded as idle meanwhile, although each look finds something."""
+    lakes.land("l", "1.jsonl")
+    lakes.land("r", "1.jsonl")
+    lakes.stream(*[lambda n=n: (clock.pass_ms(4 * MINUTE), lakes.land("r", f"bad{n}.jsonl")) for n in range(1, 5)])
+    assert lakes.history == ["lr", "LR"]
+
+
 def test_a_broker_that_never_answers_holds_back_no_table_for_ever(lakes: Lakes, clock: Clock) -> None:
     lakes.topic = topic = Topic(end=1)
     lakes.land("l", "1.jsonl")
