@@ -17,12 +17,15 @@ from operators import (
     OperatorError,
     Session,
     Sliding,
+    TopK,
     TriggerContext,
     Tumbling,
     WindowedAggregate,
 )
 from operators.triggers import read_trigger
 from platform_defs.engine import Engine, faults
+from platform_defs.engine.advance import early_results
+from platform_defs.engine.inputs.identity import identity_of
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.reads import ReadTables
 from platform_defs.engine.lake.small_queries import is_small
@@ -263,6 +266,20 @@ def test_a_killed_run_repeats_its_early_results(make_engine: MakeEngine, at: str
     faults.install(None)
     engine.advance("counts")
     assert _results(engine, "counts") == [("a", 0, 1, False)]
+
+
+def test_an_order_in_the_notation_of_an_earlier_version_continues_the_early_results(
+    make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    top = TopK(k=1, by="k", order_by="v DESC", window=Tumbling(size="5 minutes"), early=EveryRows(2))
+    engine = make_engine([source("l")], [DerivedAsset(name="top", inputs=("l",), operator=top)])
+    with monkeypatch.context() as earlier:
+        earlier.setattr(early_results, "identity_of", lambda asset: identity_of(asset).replace('"v DESC"', '"v desc"'))
+        replay(engine, [{"l": [Event("a", 1, 0), Event("a", 2, 1)]}])
+        engine.advance("top")
+    replay(engine, [{"l": [Event("a", 9, 2)]}])
+    engine.advance("top")
+    assert rows_of(engine.views.with_early("top"), "k", "v") == [("a", 2)], "one row since what was shown does not let the trigger fire"
 
 
 def test_a_trigger_can_change_without_recomputing_the_table(make_engine: MakeEngine) -> None:
