@@ -66,8 +66,8 @@ class S3(Strict):
     @model_validator(mode="after")
     def _check_credentials(self) -> "S3":
         """Refuse a part of the credentials: deltalake would take the other part from the environment, which may be of another key."""
-        fields = {field for field in ("access_key", "secret_key", "session_token") if getattr(self, field) is not None}
-        options = {_CREDENTIALS[name] for option in self.options if (name := option.lower().removeprefix("aws_")) in _CREDENTIALS}
+        fields = {field for field in _CREDENTIALS.values() if getattr(self, field) is not None}
+        options = self._credentials_in_options
         if any(("access_key" in given) != ("secret_key" in given) for given in (fields, options)):
             raise ValueError("legal: access_key and secret_key together, both as fields or both in options, or neither")
         if ("session_token" in fields and "access_key" not in fields) or (
@@ -97,9 +97,8 @@ class S3(Strict):
                 be sent with the access key of the file, which has no `session_token`.
         """
         values = self._resolved
-        names = {name.lower().removeprefix("aws_") for name in (*values, *self.options)}
-        has_key, has_token = names & {"access_key", "access_key_id"}, names & {"session_token", "token"}
-        if has_key and not has_token and environment_value(_TOKEN):
+        given = values.keys() | self._credentials_in_options
+        if "access_key" in given and "session_token" not in given and environment_value(_TOKEN):
             raise ConnectionsError.token_of_another_key(_TOKEN)
         options = {of_deltalake: values[field] for field, (_, of_deltalake) in _NAMES.items() if field in values}
         if self.endpoint:
@@ -108,6 +107,11 @@ class S3(Strict):
         if values.get("endpoint", "").startswith("http://"):
             options["allow_http"] = "true"
         return _RETRIES | options | resolve_secrets(self.options)
+
+    @property
+    def _credentials_in_options(self) -> set[str]:
+        """The fields whose meaning an option of deltalake has."""
+        return {_CREDENTIALS[name] for option in self.options if (name := option.lower().removeprefix("aws_")) in _CREDENTIALS}
 
     @property
     def _resolved(self) -> dict[str, str]:
