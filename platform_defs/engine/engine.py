@@ -113,11 +113,11 @@ class Engine:
     @cached_property
     def ingestion(self) -> Ingestion:
         """Finds new files, and commits batches to the ledger."""
-        earlier_landings = self.earlier.ingestion.landings if self.earlier else None
+        earlier_finders = self.earlier.ingestion.file_finders if self.earlier else None
         inputs = self.sources, self.assets, self.folders, self.max_files
         topics = self.topics, self.max_step, self.failures.record_sources
         require_batches = partial(require_handled_batches, self.lake, self.ledger, self.assets)
-        return Ingestion(self._session, self.lake, self.ledger, *inputs, require_batches, *topics, earlier_landings)
+        return Ingestion(self._session, self.lake, self.ledger, *inputs, require_batches, *topics, earlier_finders)
 
     @cached_property
     def queries(self) -> RunningQueries:

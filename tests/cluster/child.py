@@ -25,9 +25,9 @@ from operators import Aggregate
 from platform_defs.cli import status
 from platform_defs.configured_engine import make_engine
 from platform_defs.engine import Engine
-from platform_defs.engine.formats.files import list_files
 from platform_defs.engine.formats.unreadable_files import ReadRetries
 from platform_defs.engine.ingest.errors import UnreadError
+from platform_defs.engine.ingest.hadoop_files import list_files
 from platform_defs.engine.lake import small_queries
 from platform_defs.engine.lake.objects import store_at
 from platform_defs.engine.operations.query import Query
@@ -163,7 +163,7 @@ def listings(engine: Engine) -> dict[str, Any]:
     """The files of a source by Spark, and the new ones page by page."""
     looks: dict[str, Callable[[], Any]] = {
         "by_spark": lambda: sorted(list_files(engine.spark, engine.folders["l"], "l")),
-        "by_pages": engine.ingestion.landings["l"].new,
+        "by_pages": engine.ingestion.file_finders["l"].new,
     }
     return {name: [(f.path, f.modified, f.length) for f in look()] for name, look in looks.items()}
 

@@ -28,7 +28,7 @@ from platform_defs.engine.formats.files import File, FileRecords
 from platform_defs.engine.ingest.event_time_spread import is_uneven
 from platform_defs.engine.ingest.ingest import Ingest, IngestError, _SourceResult
 from platform_defs.engine.ingest.ingestion import Ingestion
-from platform_defs.engine.ingest.pending_files import Pending
+from platform_defs.engine.ingest.new_files import FileFinder, StoreFileFinder
 from platform_defs.engine.ingest.stream import Stream
 from platform_defs.engine.inputs.handled_batches import require_handled_batches
 from platform_defs.engine.inputs.progress import Progress
@@ -233,36 +233,26 @@ def _validated_rows(lake: SimLake, contract: SourceContract, files: Sequence[Fil
     return found
 
 
-@dataclass(frozen=True)
-class SimStream(Stream):
-    """Streaming from folders in memory."""
+class SimFileFinder(StoreFileFinder):
+    """Finds new files of a source in memory; a stale listing lacks the newest."""
 
-    lake: SimLake
+    def __init__(self, source: str, folder: str, ledger: Ledger, lake: SimLake) -> None:
+        super().__init__(source, folder, ledger)
+        self._lake = lake
 
-    def _make_folders(self) -> None:
-        return None
+    def prepare(self, spark: Any) -> None:
+        """A folder in memory needs no preparation."""
 
-    def _new_files(self, pending: Pending) -> list[File]:
-        files: list[File] = []
-        for source, folder in self.folders.items():
-            found = self.ingest.ledger.files_to_read(source, listed(self.lake, folder, source))
-            pending.forget_unlisted(source, found)
-            files += found
-        return files
+    def _pages(self, spark: Any) -> Iterator[list[File]]:
+        yield self._lake.process.call(self._listed)
 
-
-def listed(lake: SimLake, folder: str, source: str) -> list[File]:
-    """The files of a source; a stale listing lacks the newest."""
-
-    def look(stale: bool) -> list[File]:
+    def _listed(self, stale: bool) -> list[File]:
         files = [
-            File(f.modified, f"{folder}/{f.name}", f.length, source, folder=folder)
-            for (landed_for, _), f in lake.store.landing.items()
-            if landed_for == source
+            File(f.modified, f"{self._folder}/{f.name}", f.length, self._source, folder=self._folder)
+            for (landed_for, _), f in self._lake.store.landing.items()
+            if landed_for == self._source
         ]
         return sorted(files)[:-1] if stale else sorted(files)
-
-    return lake.process.call(look)
 
 
 @dataclass(frozen=True)
@@ -389,12 +379,13 @@ class SimIngestion(Ingestion):
     def batches(self) -> Ingest:
         return SimIngest(self.connect(), self.lake, self.ledger, self.sources, require=self.require, looks=self.looks)
 
+    @cached_property
+    def file_finders(self) -> Mapping[str, FileFinder]:
+        return {source: SimFileFinder(source, folder, self.ledger, self.lake) for source, folder in self.folders.items()}
+
     @property
     def stream(self) -> Stream:
-        return SimStream(self.connect(), self.lake, self.batches, self.folders, self.max_files, {}, self.control_batches.idle)
-
-    def new_files(self, source: str) -> list[File]:
-        return self.ledger.files_to_read(source, listed(self.lake, self.folders[source], source))
+        return Stream(self.connect(), self.lake, self.batches, self.folders, self.max_files, self.file_finders, self.control_batches.idle)
 
 
 @dataclass(frozen=True)

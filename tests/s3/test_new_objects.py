@@ -10,7 +10,7 @@ import obstore
 import pytest
 
 from platform_defs.engine import Engine
-from platform_defs.engine.ingest.new_objects import ObjectLanding
+from platform_defs.engine.ingest.s3_files import S3FileFinder
 from platform_defs.engine.lake import objects
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.ledger import Ledger
@@ -106,7 +106,7 @@ def test_the_sensor_requests_a_run_for_a_new_object(engine: Engine, put: Put) ->
 
 def test_a_folder_that_cannot_be_listed_is_the_sensors_reason_to_skip(engine: Engine, folder: str) -> None:
     options = (engine.lake.storage_options or {}) | {"AWS_ACCESS_KEY_ID": "wrong-key"}
-    engine.ingestion.__dict__["landings"] = {"l": ObjectLanding("l", folder, engine.ledger, options)}
+    engine.ingestion.__dict__["file_finders"] = {"l": S3FileFinder("l", folder, engine.ledger, options)}
     tick = _tick(engine)
     assert tick.run_requests == []
     assert tick.skip_message == (

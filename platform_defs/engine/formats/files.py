@@ -11,7 +11,6 @@ from typing import Any, cast
 from urllib.parse import quote, unquote
 
 from pyspark.sql import SparkSession
-from pyspark.sql import functions as F
 
 from platform_defs.engine.formats.kafka_options import Topics
 from platform_defs.paths import is_local
@@ -26,7 +25,6 @@ TOPIC = "kafka:"
 """The prefix of the path of a range of offsets of a Kafka topic; see `topics`."""
 UNREAD, RETRY = "unread", "retry"
 """The marks of a ledger offset: no row of the file could be read; or a user requests that it is read again."""
-_LISTING = "path string, modificationTime timestamp, length bigint, content binary"
 _NOT_UTF8 = re.compile("[\udc80-\udcff]")
 _PLAIN = frozenset("/:@&=+$,;_-!.~'()*")
 _is_plain = re.compile(r"[A-Za-z0-9/:@&=+$,;_\-!.~'()*]*").fullmatch
@@ -211,18 +209,6 @@ def hadoop_file(spark: SparkSession, path: str) -> tuple[Any, Any]:
 def one_path(folder: str) -> str:
     """The path of a local folder with links followed; the URI of a remote folder, unchanged."""
     return str(Path(folder).resolve()) if is_local(folder) else folder
-
-
-def list_files(spark: SparkSession, folder: str, source: str) -> list[File]:
-    """All files in a folder behind a URI, except empty ones, which Spark does not list; none if the folder does not exist."""
-    files, path = hadoop_file(spark, folder)
-    if not files.exists(path):
-        return []
-    lenient = spark.read.option("ignoreMissingFiles", "true").option("recursiveFileLookup", "true")
-    listing = lenient.format("binaryFile").schema(_LISTING).load(folder)
-    modified = F.unix_millis("modificationTime").alias("modified")
-    rows = listing.select(F.col("_metadata.file_path").alias("path"), modified, "length").collect()
-    return [File(r.modified, r.path, r.length, source, folder=folder) for r in rows]
 
 
 def is_hidden(name: str) -> bool:

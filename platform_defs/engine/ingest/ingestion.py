@@ -16,10 +16,10 @@ from platform_defs.engine.ingest.change_feed import check_feed
 from platform_defs.engine.ingest.clock import waits_of
 from platform_defs.engine.ingest.control_batches import ControlBatches
 from platform_defs.engine.ingest.errors import UnreadError
+from platform_defs.engine.ingest.file_finders import file_finders
 from platform_defs.engine.ingest.ingest import Ingest
 from platform_defs.engine.ingest.looks import Look
-from platform_defs.engine.ingest.new_files import Landing, landings
-from platform_defs.engine.ingest.new_objects import ObjectLanding
+from platform_defs.engine.ingest.new_files import FileFinder
 from platform_defs.engine.ingest.new_records import NewRecords, new_records
 from platform_defs.engine.ingest.quarantine import Quarantine
 from platform_defs.engine.ingest.quarantine_list import QuarantineList
@@ -28,8 +28,6 @@ from platform_defs.engine.ingest.stream import OnBatch, OnQuiet, Stream, writer_
 from platform_defs.engine.ingest.topic_ranges import topic_ranges
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.ledger import Batch, Ledger
-
-_ONLY_SPARK = "only Spark can list it; run the stream, or schedule the job `ingest`"
 
 
 @dataclass(frozen=True)
@@ -48,7 +46,7 @@ class Ingestion:
         topics: the topics of the sources that read from Kafka.
         at_once: the largest number of records of a source in one micro-batch.
         failing: called with the sources of which some input cannot be read, and why, when they have changed.
-        known: the `landings` of an earlier object, so that its folder listings are used; None to list the folders anew.
+        known: the `file_finders` of an earlier object, so that its folder listings are used; None to list the folders anew.
     """
 
     connect: Callable[[], SparkSession]
@@ -62,7 +60,7 @@ class Ingestion:
     topics: Mapping[str, Topics] = field(default_factory=dict, repr=False)
     at_once: int = 5_000_000
     failing: Callable[[Mapping[str, str]], None] = lambda _: None
-    known: Mapping[str, Landing | ObjectLanding] | None = field(default=None, repr=False)
+    known: Mapping[str, FileFinder] | None = field(default=None, repr=False)
 
     @cached_property
     def looks(self) -> dict[str, Look]:
@@ -95,22 +93,22 @@ class Ingestion:
         return QuarantineList(self.lake, self.ledger, self.sources, self.folders)
 
     @cached_property
-    def landings(self) -> Mapping[str, Landing | ObjectLanding]:
-        """The finders of new files for local folders and for those in S3, by source."""
-        return self.known if self.known is not None else landings(self.folders, self.ledger, self.lake.storage_options)
+    def file_finders(self) -> Mapping[str, FileFinder]:
+        """The finders of new files, by source."""
+        return self.known if self.known is not None else file_finders(self.folders, self.ledger, self.lake.storage_options)
 
     def unlisted(self, source: str) -> Mapping[str, str]:
         """The folders and files of a source that the newest look for new files could not examine, by path, and why."""
-        return self.landings[source].unlisted if source in self.landings else {self.folders[source]: _ONLY_SPARK}
+        return self.file_finders[source].unlisted
 
     def can_list(self, source: str) -> bool:
         """Whether the files of a source's folder can be listed without Spark: the folder is local or in S3."""
-        return source in self.landings
+        return not self.file_finders[source].needs_spark
 
     @property
     def stream(self) -> Stream:
         """Ingests new files in the sources' folders, and new records of their topics."""
-        folders = self.folders, self.max_files, self.landings
+        folders = self.folders, self.max_files, self.file_finders
         ranges = topic_ranges(self.topics, self.ledger, self.at_once)
         return Stream(self.connect(), self.lake, self.batches, *folders, self._record_idle, ranges=ranges, failing=self.failing)
 
@@ -138,9 +136,9 @@ class Ingestion:
     def new_files(self, source: str) -> list[File]:
         """The files in a source's folder that the ledger does not record in their present state. Needs no session.
 
-        None are returned for a folder that only Spark can list: one behind a URI of another store than S3.
+        None are returned for a folder that only Spark can list: one behind a URI of another store than S3. See `unlisted`.
         """
-        return self.landings[source].new() if source in self.landings else []
+        return self.file_finders[source].new()
 
     @property
     def ahead(self) -> Mapping[str, SourceAhead]:

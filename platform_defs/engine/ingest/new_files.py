@@ -1,236 +1,98 @@
-"""Finds new files in the sources' folders: files that the ledger does not record in their present state.
+"""Finders of new files: the files in a source's folder that the ledger does not record in their present state.
 
-A folder with an unchanged modification time has the same files as before; it is skipped if the ledger records all of them. In a changed
-folder, only files that are not recorded are examined. This alone would miss changes of recorded files, and all changes on network file
-systems whose folders have no modification times. Each look therefore also examines `SECOND_LOOKS` recorded files again, in rotation, and
-lists their folders. Folders in S3 have no modification times: see `new_objects`. Spark lists the folders behind other URIs.
+There is one finder for each kind of folder, which `file_finders` chooses: `local_files` for folders on this machine, `s3_files` for S3, and
+`hadoop_files` for other URIs, which only Spark can list.
 """
 
-import os
-import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from itertools import islice
-from pathlib import Path
-from threading import Lock
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Sequence
 
-from platform_defs.engine.formats.files import File, found_file, is_hidden, one_path
-from platform_defs.engine.ingest.new_objects import ObjectLanding
+from py4j.protocol import Py4JJavaError
+from pyspark.sql import SparkSession
+
+from platform_defs.engine.formats.files import File, hadoop_file
+from platform_defs.engine.ingest.errors import IngestError
+from platform_defs.engine.lake.errors import spark_condition
 from platform_defs.engine.ledger.ledger import Ledger
-from platform_defs.paths import is_in_s3, is_local
 
-SECOND_LOOKS = 1_000
-"""The number of recorded files of a source that each look examines again."""
-_STABLE_AFTER_S = 2.0
-"""In seconds. If a folder is listed this long after its modification time was first seen, any file added later changes that time."""
-_TURN_S = 60.0
-"""The shortest duration of one rotation through all recorded files, in seconds."""
-_AT_ONCE = 10_000
-"""The number of files in one lookup in the ledger. The result of a lookup is kept in memory."""
+_NO_FILE_SYSTEM = ("UnsupportedFileSystemException", "ClassNotFoundException", "NoClassDefFoundError")
+"""Signs that Spark lacks the JARs of a store. Any other error may be a fault of the store or the network."""
 
 
-@dataclass
-class _Folder:
-    """The result of the last listing of a folder.
-
-    Args:
-        modified: its modification time in ns.
-        first_seen: when this modification time was first seen, in seconds of a monotonic clock.
-        folders: the paths of the folders in it.
-        links: the paths of the links in it.
-        recorded: the names of its files whose rows were read.
-        refused: the names of its recorded files of which no row was read. Each look examines them: they may be corrected at any time.
-        is_stable: whether it was listed `_STABLE_AFTER_S` after its modification time was first seen.
-        is_complete: whether it is stable and all of its files are recorded. It has no new file until its modification time changes.
-    """
-
-    modified: int
-    first_seen: float
-    folders: list[str] = field(default_factory=list)
-    links: list[str] = field(default_factory=list)
-    recorded: set[str] = field(default_factory=set)
-    refused: set[str] = field(default_factory=set)
-    is_stable: bool = False
-    is_complete: bool = False
-
-
-class Landing:
-    """Finds new files in one source's local folder.
+class FileFinder(ABC):
+    """Finds new files in one source's folder. It keeps no session, so that one engine can use the finders of an earlier one.
 
     Args:
         source: the source.
-        folder: its folder.
+        folder: its folder, a path or a URI.
         ledger: the lake's ledger.
-        clock: a monotonic clock, in seconds.
     """
 
-    def __init__(self, source: str, folder: str, ledger: Ledger, clock: Callable[[], float] = time.monotonic) -> None:
-        self._source, self._folder, self._ledger, self._clock = source, folder, ledger, clock
-        self.unlisted: dict[str, str] = {}
-        """Why the newest look could not examine a folder or a file, by its path."""
-        self._mutex = Lock()
-        self._forget()
+    needs_spark = False
+    """Whether only Spark can list the folder."""
 
-    def _forget(self) -> None:
-        self._folders: dict[str, _Folder] = {}
-        self._head, self._head_at = 0, 0
-        self._second: Iterator[tuple[str, str]] = iter(())
-        self._second_began = -_TURN_S
+    def __init__(self, source: str, folder: str, ledger: Ledger) -> None:
+        self._source, self._folder, self._ledger = source, folder, ledger
+        self.unlisted: dict[str, str] = {}
+        """Why the newest look could not examine a folder or a file, by its path or URI."""
 
     @property
-    def links(self) -> list[str]:
-        """The links that were skipped so far, by path."""
-        with self._mutex:
-            return sorted(link for folder in self._folders.values() for link in folder.links)
+    def links(self) -> Sequence[str]:
+        """The links below the folder that were skipped so far, by path."""
+        return ()
 
+    @abstractmethod
+    def prepare(self, spark: SparkSession) -> None:
+        """Prepare the folder for an ingest, before the first look.
+
+        Raises:
+            IngestError: the folder cannot be used, whatever it contains.
+        """
+
+    @abstractmethod
+    def new(self, spark: SparkSession | None = None) -> list[File]:
+        """The files that the ledger does not record in their present state, the oldest first; none if the folder does not exist.
+
+        Folders and files that cannot be examined now are left out, and are in `unlisted`; they are no error.
+
+        Args:
+            spark: the session; None if there is none, as in a sensor. A folder that only Spark can list is then in `unlisted`.
+        """
+
+    @abstractmethod
     def forget(self) -> None:
         """Make the next look examine everything, as the first look of a process does."""
-        with self._mutex:
-            self._forget()
-
-    def new(self) -> list[File]:
-        """The files that the ledger does not record in their present state, the oldest first."""
-        with self._mutex:
-            self._follow_ledger()
-            self.unlisted = {}
-            listed, reexamined = [*self._changed_folders()], self._files_to_check_again()
-            folders = [*listed, *reexamined]
-            new, with_rows = self._new_and_read([file for _, files in folders for file in files.values()])
-            for number, (path, files) in enumerate(folders):
-                read_names = {name for name, file in files.items() if file in with_rows}
-                self._note_files(self._folders.get(path), files, new, read_names)
-                if number < len(listed):
-                    self._mark_complete(path, files, new)
-            return sorted(new)
-
-    def _new_and_read(self, files: Sequence[File]) -> tuple[set[File], set[File]]:
-        """The files that the ledger does not record in their present state; and of the other files, those of which rows were read."""
-        new, with_rows = set[File](), set[File]()
-        for start in range(0, len(files), _AT_ONCE):
-            chunk = files[start : start + _AT_ONCE]
-            known_files = self._ledger.file_records(self._source, chunk)
-            new_in_chunk = {file for file in chunk if not known_files.has_present_state(file)}
-            new |= new_in_chunk
-            with_rows |= {file for file in chunk if file not in new_in_chunk and known_files.has_rows(file)}
-        return new, with_rows
-
-    def _follow_ledger(self) -> None:
-        """Forget all listings if the ledger was replaced by another one, or if retries of files were requested."""
-        history, head = self._ledger.history, self._head
-        if head > history.head or (head and (history.times[head - 1] != self._head_at or self._has_retries(head, history.head))):
-            self._forget()
-        self._head, self._head_at = history.head, history.times[-1] if history.head else 0
-
-    def _has_retries(self, after: int, upto: int) -> bool:
-        return any(row.kind == "retry" for batch in self._ledger.batches()[after:upto] for row in batch)
-
-    def _changed_folders(self) -> Iterator[tuple[str, dict[str, File]]]:
-        """The folders that may have new files, each with its files that are not recorded, by name."""
-        root = one_path(self._folder)
-        waiting, present = [root], set[str]()
-        while waiting:
-            path = waiting.pop()
-            folder = self._folders.get(path)
-            try:
-                modified = Path(path).stat().st_mtime_ns
-                if folder is None or not folder.is_complete or folder.modified != modified:
-                    listing, files = self._list_folder(path, root, modified, folder)
-                    self._folders[path] = folder = listing
-                    yield path, files
-                elif folder.refused:
-                    yield path, self._existing_files(path, folder.refused, root)
-            except (FileNotFoundError, NotADirectoryError):
-                continue
-            except OSError as error:
-                self.unlisted[path] = error.strerror or str(error)
-                continue
-            present.add(path)
-            waiting += folder.folders
-        self._folders = {path: folder for path, folder in self._folders.items() if path in present}
-
-    def _list_folder(self, path: str, root: str, modified: int, folder: _Folder | None) -> tuple[_Folder, dict[str, File]]:
-        """List a folder; returns the listing, and the files that are not recorded."""
-        now = self._clock()
-        is_unchanged = folder is not None and folder.modified == modified
-        listing, names = _Folder(modified, folder.first_seen if folder is not None and is_unchanged else now), list[str]()
-        recorded = folder.recorded if folder is not None else set[str]()
-        with os.scandir(path) as entries:
-            for entry in entries:
-                if is_hidden(entry.name):
-                    continue
-                if entry.is_symlink():
-                    listing.links.append(entry.path)
-                elif entry.is_dir(follow_symlinks=False):
-                    listing.folders.append(entry.path)
-                elif entry.name in recorded:
-                    listing.recorded.add(entry.name)
-                else:
-                    names.append(entry.name)
-        listing.is_stable = now - listing.first_seen >= _STABLE_AFTER_S
-        return listing, self._existing_files(path, names, root)
-
-    def _files_to_check_again(self) -> list[tuple[str, dict[str, File]]]:
-        """Some recorded files in their present state, by folder. When a rotation starts, the next look lists every folder."""
-        names_by_folder = dict[str, list[str]]()
-        next_files = [*islice(self._second, SECOND_LOOKS)]
-        if not next_files and self._clock() - self._second_began >= _TURN_S:
-            self._second, self._second_began = self._rotation(), self._clock()
-            next_files = [*islice(self._second, SECOND_LOOKS)]
-        for path, name in next_files:
-            folder = self._folders.get(path)
-            if folder is not None and name in folder.recorded:
-                names_by_folder.setdefault(path, []).append(name)
-        root = one_path(self._folder)
-        return [(path, self._existing_files(path, names, root)) for path, names in names_by_folder.items()]
-
-    def _existing_files(self, path: str, names: Iterable[str], root: str) -> dict[str, File]:
-        """Some files of a folder in their present state, by name, without missing ones. `unlisted` gets files that cannot be examined."""
-        files_by_name: dict[str, File] = {}
-        for name in names:
-            try:
-                file = found_file(f"{path}/{name}", self._source, root)
-            except OSError as error:
-                self.unlisted[f"{path}/{name}"] = error.strerror or str(error)
-                continue
-            files_by_name |= {} if file is None else {name: file}
-        return files_by_name
-
-    def _rotation(self) -> Iterator[tuple[str, str]]:
-        for path, folder in list(self._folders.items()):
-            folder.is_complete = False
-            yield from ((path, name) for name in list(folder.recorded))
-
-    @staticmethod
-    def _note_files(folder: _Folder | None, files: Mapping[str, File], new: set[File], read_names: set[str]) -> None:
-        """Note which files of a folder are recorded, and which of them were read."""
-        if folder is None:
-            return
-        new_names = {name for name, file in files.items() if file in new}
-        folder.recorded.difference_update(new_names)
-        folder.recorded.update(read_names)
-        folder.refused.difference_update(files)
-        folder.refused.update(files.keys() - new_names - read_names)
-        folder.is_complete = folder.is_complete and not new_names
-
-    def _mark_complete(self, path: str, files: Mapping[str, File], new: set[File]) -> None:
-        """Mark a folder as complete if it was listed without errors, is stable, and all of its files are recorded."""
-        folder, has_unlisted = self._folders.get(path), any(f.startswith(f"{path}/") for f in self.unlisted)
-        if folder is not None:
-            folder.is_complete = folder.is_stable and not has_unlisted and not new.intersection(files.values())
 
 
-def landings(folders: Mapping[str, str], ledger: Ledger, options: Mapping[str, str] | None = None) -> dict[str, Landing | ObjectLanding]:
-    """The finders of new files for local folders and for those in S3, by source.
+class ListingError(Exception):
+    """A store could not list a folder. The text is the reason, in one line."""
 
-    Args:
-        folders: the folders, by source.
-        ledger: the lake's ledger.
-        options: deltalake's options for S3; None for those of the environment.
-    """
-    finders: dict[str, Landing | ObjectLanding] = {}
-    for source, folder in folders.items():
-        if is_local(folder):
-            finders[source] = Landing(source, folder, ledger)
-        elif is_in_s3(folder):
-            finders[source] = ObjectLanding(source, folder, ledger, options)
-    return finders
+
+class StoreFileFinder(FileFinder):
+    """Finds new files in a store, whose folders have no modification times. Each look lists all files, and keeps the new ones."""
+
+    def prepare(self, spark: SparkSession) -> None:
+        """Raise `IngestError` if Spark has no file system for the folder's URI, as without the JARs of its store."""
+        try:
+            hadoop_file(spark, self._folder)
+        except Py4JJavaError as error:
+            if any(sign in str(error) for sign in _NO_FILE_SYSTEM):
+                raise IngestError.no_store(self._source, self._folder, spark_condition(error)) from error
+
+    def new(self, spark: SparkSession | None = None) -> list[File]:
+        """The files that the ledger does not record in their present state, the oldest first; none if the store cannot list the folder."""
+        self.unlisted, new_files = {}, list[File]()
+        try:
+            for page in self._pages(spark):
+                new_files += self._ledger.files_to_read(self._source, page)
+        except ListingError as error:
+            self.unlisted[self._folder] = str(error)
+            return []
+        return sorted(new_files)
+
+    def forget(self) -> None:
+        """Do nothing: each look examines all files."""
+
+    @abstractmethod
+    def _pages(self, spark: SparkSession | None) -> Iterator[list[File]]:
+        """All files in the folder, without empty and hidden ones, in pages; raises `ListingError` if the store cannot list them now."""

@@ -5,33 +5,27 @@ The ledger records which files and offsets were ingested, so the stream needs no
 
 import hashlib
 import logging
-import os
 import time
 from collections import deque
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
-from pathlib import Path
 
-from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from operators.timing import length_ms
-from platform_defs.engine.formats.files import File, hadoop_file, list_files, one_path
+from platform_defs.engine.formats.files import File, one_path
 from platform_defs.engine.ingest.alignment import SourceAhead, next_files, sources_ahead
 from platform_defs.engine.ingest.errors import UnreadError
-from platform_defs.engine.ingest.ingest import Ingest, IngestError
+from platform_defs.engine.ingest.ingest import Ingest
 from platform_defs.engine.ingest.looks import Look
 from platform_defs.engine.ingest.micro_batches import BUSY_PATIENCE_S, LONGEST_MS, MOST_KEPT, MicroBatches
-from platform_defs.engine.ingest.new_files import Landing
-from platform_defs.engine.ingest.new_objects import ObjectLanding
+from platform_defs.engine.ingest.new_files import FileFinder
 from platform_defs.engine.ingest.pending_files import FIRST_WAIT_S, Pending
 from platform_defs.engine.ingest.topic_ranges import TopicRanges
-from platform_defs.engine.lake.errors import spark_condition
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.ledger import Batch
-from platform_defs.paths import is_local
 
 OnBatch = Callable[[Batch], None]
 OnQuiet = Callable[[], None]
@@ -49,7 +43,7 @@ class Stream:
         ingest: ingests micro-batches.
         folders: each source's folder.
         max_files: the largest number of files of each source in one micro-batch.
-        landings: the finders of new files for local folders and for those in S3, by source.
+        file_finders: the finders of new files, by source.
         idle: records the sources that became idle; a continuous stream calls it at each interval without files.
         first_wait_s: the first wait before a continuous stream retries an unreadable file, in seconds.
         sleep: waits for some seconds.
@@ -62,7 +56,7 @@ class Stream:
     ingest: Ingest
     folders: Mapping[str, str]
     max_files: int
-    landings: Mapping[str, Landing | ObjectLanding]
+    file_finders: Mapping[str, FileFinder]
     idle: Callable[[], Batch | None] = lambda: None
     first_wait_s: float = FIRST_WAIT_S
     sleep: Callable[[float], None] = time.sleep
@@ -98,7 +92,8 @@ class Stream:
             LakeError: the lake cannot be written to, or another process writes to it.
         """
         with self.lake.opening():
-            self._make_folders()
+            for finder in self.file_finders.values():
+                finder.prepare(self.spark)
             with self.lake.writer(writer_name(self.folders)):
                 self.ingest.looks.clear()
                 on_start()
@@ -107,8 +102,8 @@ class Stream:
                 micro_batches = MicroBatches(pending.files, self.idle, on_batch, on_quiet, BUSY_PATIENCE_S if every else 0.0)
                 micro_batches.longest_ms = LONGEST_MS if every else None
                 micro_batches.batches = deque(maxlen=MOST_KEPT if every else None)  # a stream may run for years
-                for landing in self.landings.values():
-                    landing.forget()  # so that changed files are found too
+                for finder in self.file_finders.values():
+                    finder.forget()  # so that changed files are found too
                 with self._reading_topics(to_present=every is None):
                     while self._ingest_new_files(micro_batches, pending) and self._has_more:
                         pass
@@ -160,8 +155,8 @@ class Stream:
         return sources_ahead(self.ingest.ledger, self.ingest.contracts)
 
     @property
-    def _finders(self) -> list[tuple[str, Landing | ObjectLanding | TopicRanges]]:
-        return [*self.landings.items(), *self.ranges.items()]
+    def _finders(self) -> list[tuple[str, FileFinder | TopicRanges]]:
+        return [*self.file_finders.items(), *self.ranges.items()]
 
     @property
     def _refused(self) -> dict[str, str]:
@@ -224,10 +219,9 @@ class Stream:
     def _new_files(self, pending: Pending) -> list[File]:
         """The files that the ledger does not record in their present state."""
         files: list[File] = []
-        for source, folder in self.folders.items():
-            landing = self.landings.get(source)
-            found = self.ingest.ledger.files_to_read(source, list_files(self.spark, folder, source)) if landing is None else landing.new()
-            if landing is None or not landing.unlisted:
+        for source, finder in self.file_finders.items():
+            found = finder.new(self.spark)
+            if not finder.unlisted:
                 pending.forget_unlisted(source, found)
             files += found
         return files
@@ -238,8 +232,8 @@ class Stream:
         for source, finder in self._finders:
             unlisted = finder.unlisted.items()
             skipped |= {f"{path} of source {source!r} is skipped: it cannot be listed: {reason}" for path, reason in unlisted}
-        for source, landing in self.landings.items():
-            skipped |= {f"{path} of source {source!r} is skipped: it is a link below the source's folder" for path in landing.links}
+        for source, finder in self.file_finders.items():
+            skipped |= {f"{path} of source {source!r} is skipped: it is a link below the source's folder" for path in finder.links}
         for text in sorted(skipped - self._warned):
             _log.warning("%s", text)
         self._warned.clear()
@@ -261,26 +255,6 @@ class Stream:
         if self._reported != [failing]:  # also at the first look, since an earlier process may have reported others
             self._reported[:] = [failing]
             self.failing(failing)
-
-    def _make_folders(self) -> None:
-        """Create missing local folders; raises `IngestError`, not `LakeError`, if that fails, or if Spark cannot read a URI."""
-        for source, folder in self.folders.items():
-            if not is_local(folder):
-                self._check_store(source, folder)
-                continue
-            try:
-                Path(folder).mkdir(parents=True, exist_ok=True)
-            except OSError as error:
-                raise IngestError.no_folder(source, folder, error.strerror or str(error)) from error
-            if not os.access(folder, os.R_OK | os.X_OK):
-                raise IngestError.no_folder(source, folder, "it may not be read")
-
-    def _check_store(self, source: str, folder: str) -> None:
-        """Raise `IngestError` if Spark has no file system for a folder's URI, as without the JARs of its store."""
-        try:
-            hadoop_file(self.spark, folder)
-        except Py4JJavaError as error:
-            raise IngestError.no_store(source, folder, spark_condition(error)) from error
 
 
 def writer_name(folders: Mapping[str, str]) -> str:

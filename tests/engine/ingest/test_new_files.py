@@ -12,8 +12,11 @@ from hypothesis import strategies as st
 
 from platform_defs.engine.formats import files
 from platform_defs.engine.formats.files import File
-from platform_defs.engine.ingest import new_files as landing
-from platform_defs.engine.ingest.new_files import Landing
+from platform_defs.engine.ingest import local_files
+from platform_defs.engine.ingest.file_finders import file_finders
+from platform_defs.engine.ingest.hadoop_files import HadoopFileFinder
+from platform_defs.engine.ingest.local_files import LocalFileFinder
+from platform_defs.engine.ingest.s3_files import S3FileFinder
 from platform_defs.engine.ledger.ledger import Ledger
 from tests.engine.source_batches import source_batch
 from tests.support.clock import Clock
@@ -27,7 +30,7 @@ class LandingFolder:
 
     def __init__(self, path: Path) -> None:
         self.path, self.ledger, self.now = path, memory_ledger(clock=Clock(5)), 0.0
-        self.landing, self.stamp = Landing("l", str(path), self.ledger, lambda: self.now), 0
+        self.finder, self.stamp = LocalFileFinder("l", str(path), self.ledger, lambda: self.now), 0
 
     def land(self, name: str, content: str = "x") -> None:
         """Write a file into the folder; every new file gives its folders a new time, even with coarse time stamps."""
@@ -42,12 +45,12 @@ class LandingFolder:
     def list_new(self) -> list[str]:
         """The names of the new files; nothing is recorded."""
         self.now += 10.0
-        return [self.name(file) for file in self.landing.new()]
+        return [self.name(file) for file in self.finder.new()]
 
     def ingest(self, fault: str | None = None) -> list[str]:
         """List the folder, and record the new files; returns their names."""
         self.now += 10.0
-        found = self.landing.new()
+        found = self.finder.new()
         with_faults = [self.ledger.file_records("l", found).with_fault(f) for f in found]
         if found:
             self.commit(tuple(replace(f, fault=f.fault or fault).offset for f in with_faults))
@@ -84,7 +87,7 @@ def test_a_landed_file_is_found_until_it_is_recorded(folder: LandingFolder) -> N
 
 
 def test_a_file_that_lands_within_the_time_stamp_of_its_folder_is_found(folder: LandingFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(landing, "SECOND_LOOKS", 0)
+    monkeypatch.setattr(local_files, "SECOND_LOOKS", 0)
     folder.land("1.jsonl")
     assert folder.ingest() == ["1.jsonl"]
     stamp = folder.path.stat()
@@ -101,15 +104,15 @@ def test_links_are_skipped_and_counted(folder: LandingFolder) -> None:
     for link, to in (("latest", "day"), ("self", "."), ("copy.jsonl", "day/1.jsonl"), ("broken", "missing")):
         (folder.path / link).symlink_to(folder.path / to)
     assert folder.ingest() == ["day/1.jsonl"]
-    assert folder.landing.links == [str(folder.path / link) for link in ("broken", "copy.jsonl", "latest", "self")]
+    assert folder.finder.links == [str(folder.path / link) for link in ("broken", "copy.jsonl", "latest", "self")]
     (folder.path / "broken").unlink()
     folder.list_new()
-    assert len(folder.landing.links) == 3
+    assert len(folder.finder.links) == 3
 
 
 def test_a_file_changed_in_place_is_found_by_a_later_listing(folder: LandingFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(landing, "SECOND_LOOKS", 3)
-    monkeypatch.setattr(landing, "_TURN_S", 0.0)
+    monkeypatch.setattr(local_files, "SECOND_LOOKS", 3)
+    monkeypatch.setattr(local_files, "_TURN_S", 0.0)
     for n in range(20):
         folder.land(f"{n % 4}/{n}.jsonl")
     assert len(folder.ingest()) == 20
@@ -121,8 +124,8 @@ def test_a_file_changed_in_place_is_found_by_a_later_listing(folder: LandingFold
 
 
 def test_a_folder_without_modification_times_is_listed_periodically(folder: LandingFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(landing, "SECOND_LOOKS", 3)
-    monkeypatch.setattr(landing, "_TURN_S", 0.0)
+    monkeypatch.setattr(local_files, "SECOND_LOOKS", 3)
+    monkeypatch.setattr(local_files, "_TURN_S", 0.0)
     for n in range(12):
         folder.land(f"{n % 4}/{n}.jsonl")
     folder.ingest()
@@ -135,7 +138,7 @@ def test_a_folder_without_modification_times_is_listed_periodically(folder: Land
 
 
 def test_an_unread_file_is_found_as_soon_as_it_changes(folder: LandingFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(landing, "SECOND_LOOKS", 0)
+    monkeypatch.setattr(local_files, "SECOND_LOOKS", 0)
     for n in range(3):
         folder.land(f"{n}.jsonl")
     assert len(folder.ingest(fault="unread")) == 3
@@ -146,7 +149,7 @@ def test_an_unread_file_is_found_as_soon_as_it_changes(folder: LandingFolder, mo
 
 
 def test_a_file_marked_for_retry_is_found(folder: LandingFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(landing, "SECOND_LOOKS", 0)
+    monkeypatch.setattr(local_files, "SECOND_LOOKS", 0)
     folder.land("1.jsonl")
     [file] = landed_files(str(folder.path), "l")
     assert folder.ingest(fault="unread") == ["1.jsonl"]
@@ -183,9 +186,9 @@ def test_an_unlistable_folder_is_named_and_does_not_affect_the_others(folder: La
     with monkeypatch.context() as patch:
         patch.setattr(os, "scandir", fail)
         assert folder.ingest() == ["good/1.jsonl"]
-    assert folder.landing.unlisted == {bad: "Permission denied"}
+    assert folder.finder.unlisted == {bad: "Permission denied"}
     assert folder.ingest() == ["bad/2.jsonl"]
-    assert folder.landing.unlisted == {}
+    assert folder.finder.unlisted == {}
 
 
 ACTIONS = st.lists(
@@ -200,8 +203,8 @@ ACTIONS = st.lists(
 
 @pytest.fixture
 def _few_second_looks(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(landing, "SECOND_LOOKS", 2)
-    monkeypatch.setattr(landing, "_TURN_S", 0.0)
+    monkeypatch.setattr(local_files, "SECOND_LOOKS", 2)
+    monkeypatch.setattr(local_files, "_TURN_S", 0.0)
 
 
 @pytest.mark.usefixtures("_few_second_looks")
@@ -226,13 +229,13 @@ def test_the_finder_finds_exactly_the_files_of_a_walk(
     found: set[File] = set()
     for _ in range(2 * len(walked) + 2):
         folder.now += 10.0
-        found.update(folder.landing.new())
+        found.update(folder.finder.new())
     assert found == {file for file in walked if not known.has_present_state(file)}
 
 
 def test_the_cost_of_a_listing_grows_with_new_files_only(folder: LandingFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     """Even with many known files in many folders, a listing checks only a few of them."""
-    monkeypatch.setattr(landing, "SECOND_LOOKS", 10)
+    monkeypatch.setattr(local_files, "SECOND_LOOKS", 10)
     for n in range(1_000):
         folder.land(f"{n // 100}/{n}.jsonl")
     folder.ingest()
@@ -240,7 +243,7 @@ def test_the_cost_of_a_listing_grows_with_new_files_only(folder: LandingFolder, 
     checked, listed = list[str](), list[str]()
     found: Callable[[str, str, str], File | None] = files.found_file
     scandir = os.scandir
-    monkeypatch.setattr(landing, "found_file", lambda path, *of: checked.append(path) or found(path, *of))
+    monkeypatch.setattr(local_files, "found_file", lambda path, *of: checked.append(path) or found(path, *of))
     monkeypatch.setattr(os, "scandir", lambda path: listed.append(Path(path).name) or scandir(path))
     assert folder.list_new() == []
     assert (len(checked) <= 10, len(listed) <= 1) == (True, True)
@@ -253,7 +256,7 @@ def test_the_cost_of_a_listing_grows_with_new_files_only(folder: LandingFolder, 
 
 
 def test_a_failed_listing_hides_no_file_from_the_next(folder: LandingFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(landing, "SECOND_LOOKS", 0)
+    monkeypatch.setattr(local_files, "SECOND_LOOKS", 0)
     folder.land("1/1.jsonl")
     folder.ingest()
     folder.list_new()
@@ -271,7 +274,7 @@ def test_a_failed_listing_hides_no_file_from_the_next(folder: LandingFolder, mon
 
 
 def test_an_inaccessible_file_is_named_and_found_later(folder: LandingFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(landing, "_TURN_S", 0.0)
+    monkeypatch.setattr(local_files, "_TURN_S", 0.0)
     folder.land("1/1.jsonl")
     folder.ingest()
     folder.land("1/2.jsonl")
@@ -284,11 +287,11 @@ def test_an_inaccessible_file_is_named_and_found_later(folder: LandingFolder, mo
         return found(path, *of)
 
     with monkeypatch.context() as patch:
-        patch.setattr(landing, "found_file", fail)
+        patch.setattr(local_files, "found_file", fail)
         assert [name for _ in range(3) for name in folder.ingest()] == ["1/3.jsonl"]
-        assert folder.landing.unlisted == dict.fromkeys(bad, "Permission denied")
+        assert folder.finder.unlisted == dict.fromkeys(bad, "Permission denied")
     assert folder.ingest() == ["1/2.jsonl"]
-    assert folder.landing.unlisted == {}
+    assert folder.finder.unlisted == {}
 
 
 def test_files_with_non_utf8_names_are_distinguished_and_recorded_once(folder: LandingFolder) -> None:
@@ -296,7 +299,7 @@ def test_files_with_non_utf8_names_are_distinguished_and_recorded_once(folder: L
     for name in names:
         folder.land(name)
         os.utime(folder.path / name, (5, 5))
-    found = folder.landing.new()
+    found = folder.finder.new()
     fault, of_folder = (
         f"its name is not UTF-8, and Spark cannot open it; rename the {thing}" for thing in ("file", "folder that it is in")
     )
@@ -310,6 +313,8 @@ def test_files_with_non_utf8_names_are_distinguished_and_recorded_once(folder: L
     assert folder.list_new() == []
 
 
-def test_folders_on_this_machine_and_in_s3_have_a_finder() -> None:
-    ledger: Ledger = memory_ledger()
-    assert list(landing.landings({"l": "/in/l", "r": "s3a://in/r", "g": "gs://in/g"}, ledger)) == ["l", "r"]
+def test_the_finder_of_a_folder_is_chosen_by_its_uri() -> None:
+    folders = {"l": "/in/l", "r": "s3a://in/r", "g": "gs://in/g", "h": "hdfs:///in/h", "f": "file:///in/f"}
+    kinds = {source: type(finder) for source, finder in file_finders(folders, memory_ledger()).items()}
+    on_hadoop = dict.fromkeys("ghf", HadoopFileFinder)
+    assert kinds == {"l": LocalFileFinder, "r": S3FileFinder} | on_hadoop

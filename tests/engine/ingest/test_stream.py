@@ -128,6 +128,25 @@ def test_a_missing_folder_given_as_a_uri_has_no_files(make_engine: MakeEngine, t
     assert engine.ingest() == []
 
 
+def test_a_store_that_does_not_answer_is_an_error_after_the_other_sources_are_ingested(
+    make_engine: MakeEngine, spark: SparkSession, tmp_path: Path
+) -> None:
+    """The other source is read by Spark's listing too. Port 1 refuses the connection."""
+    folders = {"l": f"file://{tmp_path}/in/l", "r": "hdfs://127.0.0.1:1/in/r"}
+    engine = replace(make_engine([source("l"), source("r")], []), folders=folders)
+    spark.conf.set("ipc.client.connect.max.retries", "0")
+    file = tmp_path / "in/l/day=1/1.jsonl"
+    for path in (file, file.parent / "_hidden.jsonl", file.parent.parent / "_day=2/2.jsonl"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(Event("a", 1, 0).line + "\n")
+    with pytest.raises(UnreadError, match=r"^hdfs://127\.0\.0\.1:1/in/r cannot be listed: java\.net\.ConnectException") as raised:
+        engine.ingest()
+    [[ingested]] = raised.value.batches
+    assert (ingested.source, ingested.accepted, ingested.quarantined) == ("l", 1, 0)
+    failed = {name: engine.failures.of_source(name) for name in "lr"}
+    assert (failed["l"], failed["r"] is not None) == (None, True)
+
+
 def test_a_folder_in_a_store_without_its_jars_is_refused(make_engine: MakeEngine) -> None:
     engine = replace(make_engine([source("l")], []), folders={"l": "gs://bucket/l"})
     with pytest.raises(IngestError, match=r"^the folder gs://bucket/l of source 'l' cannot be used") as raised:

@@ -31,7 +31,7 @@ def test_a_tick_reuses_the_ledger_and_files_of_the_previous_tick(tmp_path: Path,
     resource = engine_resource(values)
     one, other = _engine_of(resource), _engine_of(resource)
     assert one is not other
-    assert (one.ledger is other.ledger, one.ingestion.landings is other.ingestion.landings) == (is_kept, is_kept)
+    assert (one.ledger is other.ledger, one.ingestion.file_finders is other.ingestion.file_finders) == (is_kept, is_kept)
 
 
 def test_a_lake_deleted_between_two_ticks_is_detected(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from platform_defs.engine import Engine
 from platform_defs.engine.accounting.accounts import Accounts
 from platform_defs.engine.accounting.recorded_account import RecordedAccount, RecordedDay
 from platform_defs.engine.engine import wall_clock
+from platform_defs.engine.ingest.hadoop_files import HadoopFileFinder
 from platform_defs.engine.ingest.new_records import NewRecords
 from platform_defs.engine.ingest.stream import writer_name
 from platform_defs.orchestration.schedules import nightly
@@ -309,8 +310,8 @@ def test_a_missing_topic_is_named(daemon: Daemon, looks: Looks) -> None:
 
 def test_a_folder_that_only_spark_can_list_is_looked_at_every_quarter_of_an_hour(daemon: Daemon) -> None:
     daemon.sensor = stream_supervisor(Settings(lake=daemon.engine.lake.root, stream_trigger="availableNow"))
-    landings = daemon.engine.ingestion.landings
-    daemon.engine.ingestion.__dict__["landings"] = {name: landing for name, landing in landings.items() if name != "orders"}
+    only_spark = HadoopFileFinder("orders", "gs://bucket/orders", daemon.engine.ledger)
+    daemon.engine.ingestion.__dict__["file_finders"] = {**daemon.engine.ingestion.file_finders, "orders": only_spark}
     assert daemon.tick() == "requested"
     assert "cannot be listed: only Spark can list it; run the stream" in daemon.tick(new_input)
 
