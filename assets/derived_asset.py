@@ -15,7 +15,6 @@ from operators.as_of_join import AsOfJoin
 from operators.contract import Operator, RunsAsQuery, has_query
 from operators.engine_columns import EVENT_TIME
 from operators.errors import StreamingError, is_instance
-from operators.steps import NewRows
 
 StreamsAs = Literal["ranges", "query"]
 CHANGELOGS = "changelog"
@@ -116,7 +115,7 @@ class DerivedAsset:
             if self.shape.where is not None and isinstance(self.operator, TracesInputs):
                 legal = f"None for {kind}: its results account for the rows of its inputs; filter its inputs by `prepare`"
                 raise ContractError.bad_value("where", self.shape.where, legal)
-        elif self.shape and isinstance(self.operator.reads, NewRows):
+        elif self.shape and self.operator.reads.merges_rows:
             legal = f"a Shape: {kind} merges new rows into the table's rows, which a function could change"
             raise ContractError.bad_value("shape", self.shape, legal)
 

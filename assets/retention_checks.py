@@ -5,7 +5,6 @@ from collections.abc import Mapping
 from assets.contract_checks import ContractError
 from assets.contracts import DerivedAsset, SourceContract
 from assets.operator_parameters import has_ttl
-from operators.steps import NewRows
 from operators.timing import FOREVER
 
 
@@ -31,7 +30,7 @@ def check_retention(table: DerivedAsset, tables: Mapping[str, DerivedAsset], sou
 def _reads_any_age(table: DerivedAsset, index: int) -> str | None:
     """Why the steps of a table may read rows of any age of an input; None if they do not."""
     reads, kind = table.operator.reads, type(table.operator).__name__
-    if isinstance(reads, NewRows):
+    if reads.merges_rows:
         if table.has_every_result:
             return None
         way_out = "remove the condition, and filter in the tables that read this one"

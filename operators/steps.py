@@ -21,6 +21,7 @@ class Reads:
     Attributes:
         closes_ranges: whether a step closes a range of results, up to a watermark; if not, it handles batches of sources, or the
             changed rows of a table.
+        merges_rows: whether a step merges new rows into rows of the table; if not, it computes its results from all rows that they need.
         watermark_delay: the largest `final_at - result_time`, in ms.
         with_watermark: whether the frames have `WATERMARK`.
         lateness: how long after a range was closed a row may still correct its results, in ms of the watermark.
@@ -32,6 +33,7 @@ class Reads:
     """
 
     closes_ranges: ClassVar[bool] = False
+    merges_rows: ClassVar[bool] = False
     watermark_delay: int = 0
     with_watermark: bool = False
     lateness: int = 0
@@ -154,6 +156,7 @@ class NewRows(Reads):
             of each key; without it, the keys of changed rows are computed again. None if rows have no kinds.
     """
 
+    merges_rows: ClassVar[bool] = True
     key: tuple[str, ...] | None = None
     change: str | None = None
 

@@ -9,7 +9,7 @@ from operators.consecutive import Consecutive
 from operators.contract import Operator
 from operators.sql.durations import words
 from operators.sql.relations import Apply, Input, Named, Ranked, Relation, Select, Windowed
-from operators.steps import ByKey, ByTimeRange, Emits, NewRows
+from operators.steps import ByKey, ByTimeRange, Emits, NewRows, Reads
 from operators.timing import FOREVER
 from operators.top_n import TopN
 
@@ -126,9 +126,9 @@ def _facts(operator: Operator, are_sources: Sequence[bool], *, is_filtered: bool
         reads = reads.recomputing(operator.emits.key)
         strategy = [_recomputing(operator, reads.key)]
     yield from (f"strategy: {line}" if n == 0 else line for n, line in enumerate(strategy))
-    if isinstance(reads, ByTimeRange):
+    if reads.closes_ranges:
         yield from _facts_of_ranges(operator, reads, are_sources)
-    elif isinstance(reads, NewRows):
+    elif reads.merges_rows:
         yield "reads: the new rows of each input"
         yield f"state: {state}"
     elif isinstance(reads, ByKey):
@@ -143,7 +143,7 @@ def _facts(operator: Operator, are_sources: Sequence[bool], *, is_filtered: bool
         yield f"state: {state}; a step reads the keys of its new rows{ttl} again"
 
 
-def _facts_of_ranges(operator: Operator, reads: ByTimeRange, are_sources: Sequence[bool]) -> Iterator[str]:
+def _facts_of_ranges(operator: Operator, reads: Reads, are_sources: Sequence[bool]) -> Iterator[str]:
     """What a step of an operator over closed ranges reads, and what bounds the state."""
     lookbacks = {name: reads.lookback_of(index) for index, name in enumerate(operator.inputs)}
     has_lookback = any(ms is None or ms for ms in lookbacks.values())
@@ -195,7 +195,7 @@ def _strategy(operator: Operator, *, reads_kept_rows: bool) -> Sequence[str]:
     if isinstance(operator, Consecutive):
         return ["one step computes both operators, without a table between them"]
     if isinstance(operator, Aggregate):
-        if isinstance(operator.reads, NewRows):
+        if operator.reads.merges_rows:
             return ["merges the new rows into the results of their keys"]
         return [f"computes the keys of new rows from {'these and the kept rows' if reads_kept_rows else 'all of their rows'}"]
     kinds: Mapping[type, str] = {
