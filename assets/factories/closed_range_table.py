@@ -15,7 +15,7 @@ from assets.factories.daily_checks import log_days
 from assets.factories.join_completeness import completeness_result, completeness_spec, is_join, poor_days, rows_of_day, shares
 from assets.factories.keys import input_keys
 from assets.factories.lineage import column_metadata
-from assets.factories.metadata import moment
+from assets.factories.metadata import code_metadata, moment
 from assets.factories.partitions import Days, days_of_run, range_of
 from assets.factories.pool import SPARK
 from assets.factories.sentences import count, day_range, list_text, sides_and_days
@@ -89,7 +89,7 @@ def event_time_asset(
         kinds={"spark", "delta"},
         owners=derived.owners,
         tags=derived.tags,
-        metadata={} if derived.streams_as == "ranges" else {"streams_as": derived.streams_as},
+        metadata={**({} if derived.streams_as == "ranges" else {"streams_as": derived.streams_as}), **code_metadata(derived)},
         pool=SPARK,
         description=derived.description,
     )

@@ -8,6 +8,8 @@ from pyspark.sql.types import StructField, StructType
 
 from assets import days
 from assets.contract_checks import EVENT_TIME_RAW
+from assets.contracts import DerivedAsset
+from assets.uncompared_code import code_without_version
 from operators.changelog import CHANGE, CHANGED_AT, STEP
 from operators.columns import FINAL_AT, RANK, RESULT_TIME, WINDOW_END, WINDOW_START
 from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ
@@ -43,6 +45,12 @@ def moment(epoch_ms: int | None) -> dg.MetadataValue:
     if epoch_ms is None:
         return dg.MetadataValue.text("none yet")
     return dg.MetadataValue.timestamp(days.moment(epoch_ms))
+
+
+def code_metadata(derived: DerivedAsset) -> dict[str, str]:
+    """The metadata of a table's definition that names code which the engine cannot compare; nothing if there is none, or a `version`."""
+    parts = code_without_version(derived)
+    return {"code_without_version": ", ".join(parts)} if parts else {}
 
 
 def table_schema(struct: StructType, described: Mapping[str, str] = MappingProxyType({})) -> dg.TableSchema:

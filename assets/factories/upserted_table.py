@@ -10,6 +10,7 @@ from assets.contracts import DerivedAsset
 from assets.factories.closed_range_table import LAW, AdvanceConfig, law_check
 from assets.factories.keys import input_keys
 from assets.factories.lineage import column_metadata
+from assets.factories.metadata import code_metadata
 from assets.factories.pool import SPARK
 from assets.factories.sentences import count
 from assets.factories.work import Advanced, RunDetails, Worker
@@ -47,6 +48,7 @@ def upserted_asset(derived: DerivedAsset, *, sources: Sequence[str], worker: Wor
         kinds={"spark", "delta"},
         owners=derived.owners,
         tags=derived.tags,
+        metadata=code_metadata(derived),
         pool=SPARK,
         description=derived.description,
     )

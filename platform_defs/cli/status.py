@@ -10,7 +10,7 @@ from rich.markup import escape
 from assets.days import day_end, day_of
 from assets.factories.sentences import count, duration
 from assets.ports import TERMS
-from platform_defs.cli import monitored
+from platform_defs.cli import monitored, uncompared
 from platform_defs.cli.render import COUNTS, RARE, heading, instant, out, plain, print_table, seconds
 from platform_defs.cli.unreadable import state_or_reason
 from platform_defs.engine import DayAccount, Engine, ProgressError
@@ -79,6 +79,7 @@ def _progress(engine: Engine, name: str) -> dict[str, Any]:
         "waits_for": state["waits_for"],
         **monitored.of_table(engine, name),
         **_retained_totals(engine, name),
+        **uncompared.of_table(engine.assets[name]),
     }
 
 
@@ -170,6 +171,7 @@ def print_recorded(report: dict[str, Any]) -> None:
             out.print(f"{plain(name)} waits for an advance of {plain(', '.join(asset['waits_for']))}", soft_wrap=True)
         _print_violations(name, asset["law"])
     monitored.print_report(report)
+    uncompared.print_uncompared(report["assets"])
     out.print("`tidemark status --recount` accounts for every row now.", markup=False, highlight=False, soft_wrap=True)
 
 
@@ -189,6 +191,7 @@ def print_recounted(report: dict[str, Any]) -> None:
     for name, asset in report["assets"].items():
         _print_asset(name, asset)
     monitored.print_report(report)
+    uncompared.print_uncompared(report["assets"])
 
 
 def _print_lake(report: dict[str, Any]) -> None:

@@ -283,3 +283,20 @@ def test_watch_survives_an_error_of_the_store(monkeypatch: pytest.MonkeyPatch, e
 
     monkeypatch.setattr(status, "recorded_status", fail)
     assert "error: no route" in watch._report(cast(Any, None), [])
+
+
+@pytest.mark.parametrize("version", ["", "1"])
+def test_code_that_is_not_compared_is_named_unless_its_table_has_a_version(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, clock: Clock, version: str
+) -> None:
+    code = {name: replace(join(), name=name, shape=lambda rows: rows, version=version) for name in ("pairs", "more")}
+    engine = bare_engine(tmp_path, clock, [source("l"), source("r")], [*code.values(), replace(join(), name="plain")])
+    found = json.loads(_status(monkeypatch, engine, "--json")[0])["assets"]
+    parts = {} if version else {name: ["shape"] for name in code}
+    assert {name: table["code_without_version"] for name, table in found.items() if "code_without_version" in table} == parts
+    line = (
+        "The engine cannot compare the code of tables without a `version`: pairs (shape), more (shape). When you change that code, give "
+        "the table a `version`, and run `tidemark rebuild NAME --downstream`.\n"
+    )
+    for options in ((), ("--recount",)):
+        assert (line in _status(monkeypatch, engine, *options)[0]) == (not version)
