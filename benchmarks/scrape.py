@@ -44,8 +44,8 @@ def step_tables(engine: Engine, steps: int) -> None:
         now, path = Progress(), engine.lake.path(results_table(asset))
         for step in range(1, steps + 1):
             seq = max(1, engine.ledger.head * step // steps)
-            watermark = pending.reading.operator_timeline(asset).after[seq] if asset.operator.reads.closes_ranges else None
-            read = {of.name: step for of in pending.reading.tables_of(asset)}
+            watermark = pending.workspace.operator_timeline(asset).after[seq] if asset.operator.reads.closes_ranges else None
+            read = {of.name: step for of in pending.workspace.tables_of(asset)}
             after = replace(now, step=step, seq=seq, closed_to=watermark, read=read)
             properties = CommitProperties(custom_metadata={"userMetadata": json.dumps(after.metadata(now))})
             if step == 1:

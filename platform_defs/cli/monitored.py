@@ -16,7 +16,7 @@ _SHOWN_FROM_S = 60
 def of_table(engine: Engine, name: str) -> dict[str, Any]:
     """The source that holds back a table, for how long the table has been stale, and the failure of its last advance."""
     freshness = engine.freshness
-    holder, waiting = find_holding_source(freshness.reading, name), freshness.waiting(name)
+    holder, waiting = find_holding_source(freshness.workspace, name), freshness.waiting(name)
     behind_s = None if holder is None or holder.behind_ms is None else holder.behind_ms / 1000
     return {
         "held_back_by": None if holder is None else holder.source,

@@ -35,7 +35,7 @@ def recounted_status(engine: Engine, assets: Iterable[str]) -> dict[str, Any]:
     """The state of the lake and of some tables, from one snapshot. It accounts for every row, and records the accounts."""
     engine = engine.snapshot()
     if engine.ledger.head:
-        _ = engine.reading  # start the session now, so that several threads do not start it at once
+        _ = engine.workspace  # start the session now, so that several threads do not start it at once
     return _lake(engine) | {"assets": compute_in_parallel(assets, partial(state_or_reason, _recounted_table, engine))}
 
 

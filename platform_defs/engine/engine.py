@@ -27,7 +27,7 @@ from platform_defs.engine.inputs.folder_checks import check_folders
 from platform_defs.engine.inputs.handled_batches import require_handled_batches
 from platform_defs.engine.inputs.input import input_named
 from platform_defs.engine.inputs.progress import results_table
-from platform_defs.engine.inputs.reader import Reading
+from platform_defs.engine.inputs.workspace import Workspace
 from platform_defs.engine.lake.errors import UnreadableLogError
 from platform_defs.engine.lake.missing_files import naming_lost_files
 from platform_defs.engine.lake.tables import Lake, LakeSnapshot
@@ -106,9 +106,9 @@ class Engine:
         return self.earlier.ledger if self.earlier else Ledger(self.lake, self.clock)
 
     @cached_property
-    def reading(self) -> Reading:
-        """Reads assets' inputs."""
-        return Reading(self.spark, self.lake, self.ledger, self.sources, self.assets)
+    def workspace(self) -> Workspace:
+        """The session, the lake and its ledger, and the definitions of sources and tables."""
+        return Workspace(self.spark, self.lake, self.ledger, self.sources, self.assets)
 
     @cached_property
     def ingestion(self) -> Ingestion:
@@ -127,17 +127,17 @@ class Engine:
     @property
     def pending(self) -> PendingWork:
         """The progress of assets, and the work of the next advance; needs no session."""
-        return PendingWork(self._reading_without_session)
+        return PendingWork(self._workspace_without_session)
 
     @property
     def ledger_retention(self) -> LedgerRetention:
         """Replaces old batches of the ledger; what it plans is found without a session."""
-        return LedgerRetention(self._reading_without_session, self.lake_retention.ledger)
+        return LedgerRetention(self._workspace_without_session, self.lake_retention.ledger)
 
     @property
     def late_rows(self) -> LateRows:
         """Finds late rows; needs no session."""
-        return LateRows(lambda asset: snapshot(Advance(self._reading_without_session, self.assets[asset], self.max_step)))
+        return LateRows(lambda asset: snapshot(Advance(self._workspace_without_session, self.assets[asset], self.max_step)))
 
     @property
     def accounts(self) -> Accounts:
@@ -147,17 +147,17 @@ class Engine:
     @property
     def failures(self) -> Failures:
         """The newest failures of tables and of the ingest; needs no session."""
-        return Failures(self._reading_without_session, self.clock)
+        return Failures(self._workspace_without_session, self.clock)
 
     @property
     def freshness(self) -> Freshness:
         """Reports since when tables wait; needs no session. It caches its results, so use it on a snapshot."""
-        return Freshness(self._reading_without_session)
+        return Freshness(self._workspace_without_session)
 
     @property
     def views(self) -> Views:
         """The tables that users read."""
-        return Views(self.reading, self._snapshot, self._naming_lost_files, self.sinks, self.failures.recorded_of_sink)
+        return Views(self.workspace, self._snapshot, self._naming_lost_files, self.sinks, self.failures.recorded_of_sink)
 
     def ingest(
         self,
@@ -271,9 +271,9 @@ class Engine:
         return engine
 
     @cached_property
-    def _reading_without_session(self) -> Reading:
-        """Reads commits and the ledger, but no rows."""
-        return Reading(None, self.lake, self.ledger, self.sources, self.assets)  # pyright: ignore[reportArgumentType]
+    def _workspace_without_session(self) -> Workspace:
+        """A workspace that reads commits and the ledger, but no rows."""
+        return Workspace(None, self.lake, self.ledger, self.sources, self.assets)  # pyright: ignore[reportArgumentType]
 
     def _maintenance(self, **limits: Any) -> Maintenance:
         settings = {"lake_retention": self.lake_retention, "folders": self.folders, "sinks": self.sinks}
@@ -294,7 +294,7 @@ class Engine:
         return naming_lost_files(self.lake, [*sources, *derived])
 
     def _advance(self, asset: str) -> Advance:
-        return Advance(self.reading, self.assets[asset], self.max_step)
+        return Advance(self.workspace, self.assets[asset], self.max_step)
 
     def _snapshot(self, asset: str) -> Advance:
         return snapshot(self._advance(asset))

@@ -150,7 +150,7 @@ class _TableMetrics:
     """The families of the tables' metrics. All tables share one cache of watermarks over the ledger."""
 
     def __init__(self, engine: Engine) -> None:
-        self._engine, self._pending, self._freshness = engine, (pending := engine.pending), Freshness(pending.reading)
+        self._engine, self._pending, self._freshness = engine, (pending := engine.pending), Freshness(pending.workspace)
         self._all = list[Metric]()
         self.readable = self._new_family("table_readable")
         self.steps = self._new_family("table_steps_total")
@@ -234,7 +234,7 @@ class _TableMetrics:
         self.waiting.add_metric([name], 0 if waiting is None else max(0, self._engine.clock() - waiting.since) / 1000)
 
     def _add_state(self, name: str) -> None:
-        for kind, size in state_size(self._pending.reading, self._engine.assets[name]).items():
+        for kind, size in state_size(self._pending.workspace, self._engine.assets[name]).items():
             self.state_rows.add_metric([name, kind], size.rows)
             self.state_bytes.add_metric([name, kind], size.bytes)
             self.state_files.add_metric([name, kind], size.files)

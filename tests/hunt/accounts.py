@@ -14,7 +14,7 @@ from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.advance.corrections import unread_corrections
 from platform_defs.engine.advance.position import position_of
 from platform_defs.engine.inputs.progress import progress
-from platform_defs.engine.inputs.reader import Span
+from platform_defs.engine.inputs.span import Span
 from tests.hunt.operators import difference
 
 _SIDE = ((1, 2, 3), (4, 5, 6))
@@ -37,11 +37,11 @@ def _differing_results(advance: Advance, scope: Scope, sides_of: SidesOf) -> Any
     closing = scope.recount
     if closing is None:
         return []
-    reading, asset = advance.reading, advance.asset
-    now = progress(reading.lake, asset)
+    workspace, asset = advance.workspace, advance.asset
+    now = progress(workspace.lake, asset)
     wanted: Any = advance.final_results(closing, now.seq)
     held: Any = stored_results(advance, Span(None if closing.after is None else closing.after + 1, closing.upto))
-    later = unread_corrections(position_of(reading, asset, now))
+    later = unread_corrections(position_of(workspace, asset, now))
     held, wanted = ([row for row in rows if not any(r.after < row[-1] <= r.upto for r in later)] for rows in (held, wanted))
     extra, missing = difference(held, wanted)
     found = Counter(
@@ -79,10 +79,10 @@ def _pair_terms(advance: Advance, scope: Scope) -> Any:
 
 
 def _logged(advance: Advance, scope: Scope, side: int) -> list[tuple[tuple[int, int, int], set[str]]]:
-    reading, closed_to = advance.reading, scope.closed_to
+    workspace, closed_to = advance.workspace, scope.closed_to
     operator: Any = advance.asset.operator
-    rows: Any = reading.with_lateness(advance.asset, side, reading.ledger.head, scope.span)
-    handled = progress(reading.lake, advance.asset).seq
+    rows: Any = workspace.with_lateness(advance.asset, side, workspace.ledger.head, scope.span)
+    handled = progress(workspace.lake, advance.asset).seq
     expired = [closed_to is not None and row[0] <= handled and row[2] + operator.wait(side) + 1 <= closed_to for row in rows]
     return [(row[:3], {"logged", *(["late"] * row[-1]), *(["expired"] * e)}) for row, e in zip(rows, expired, strict=True)]
 

@@ -32,7 +32,8 @@ from platform_defs.engine.ingest.new_files import FileFinder, StoreFileFinder
 from platform_defs.engine.ingest.stream import Stream
 from platform_defs.engine.inputs.handled_batches import require_handled_batches
 from platform_defs.engine.inputs.progress import Progress
-from platform_defs.engine.inputs.reader import EVER, Reading, Span
+from platform_defs.engine.inputs.span import EVER, Span
+from platform_defs.engine.inputs.workspace import Workspace
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.ledger import watermarks
 from platform_defs.engine.ledger.errors import LedgerError
@@ -256,7 +257,7 @@ class SimFileFinder(StoreFileFinder):
 
 
 @dataclass(frozen=True)
-class SimReading(Reading):
+class SimWorkspace(Workspace):
     """Reads inputs from memory. Watermarks and the choice of batches with late rows are the engine's own."""
 
     def input(self, asset: DerivedAsset, index: int, head: int, span: Span = EVER, after: int = 0) -> Any:
@@ -310,26 +311,26 @@ def _columns(asset: DerivedAsset) -> tuple[str, ...]:
 class SimClosedRanges(ClosedRanges):
     """Advances over tuples: the closed results and their differences are computed here; the plan is the engine's own."""
 
-    reading: SimReading
+    workspace: SimWorkspace
 
     def _results_in(self, closing: ClosedRange, head: int, versions: Any) -> Any:
         reads = self.asset.operator.reads
         assert isinstance(reads, ByTimeRange)
         spans = [Span(*reads.span_of(i, closing.after, closing.upto)) for i in range(len(reads.lookback))]
-        frames = [self.reading.input(self.asset, i, head, span) for i, span in enumerate(spans)]
+        frames = [self.workspace.input(self.asset, i, head, span) for i, span in enumerate(spans)]
         rows: Any = self.asset.rows(*frames)
         return rows.between("final_at", None if closing.after is None else closing.after + 1, closing.upto)
 
     def correct(self, now: Progress, after: Progress, closing: ClosedRange, key: tuple[str, ...] = ()) -> tuple[Progress, int]:
         wanted = self.final_results(closing, after.seq)
-        held = self.reading.table(self.asset.name, "final_at", Span(None if closing.after is None else closing.after + 1, closing.upto))
+        held = self.workspace.table(self.asset.name, "final_at", Span(None if closing.after is None else closing.after + 1, closing.upto))
         removed, new = difference(held, wanted)
         if not removed and not new:
-            return after, AppendedTable(self.reading, self.asset).append(wanted.limit(0), after)
+            return after, AppendedTable(self.workspace, self.asset).append(wanted.limit(0), after)
         times = [row[-1] for row in (*removed, *new)]
         after = replace(after, corrected=add_correction(now.corrected, after.step, min(times), max(times)))
         point("advance.before_commit")
-        lake: Any = self.reading.lake
+        lake: Any = self.workspace.lake
         lake.replace_rows(self.asset.name, removed, new, after.metadata(now), after.step)
         point("advance.after_commit")
         return after, len(removed) + len(new)
@@ -339,11 +340,11 @@ class SimClosedRanges(ClosedRanges):
 class SimAdvance(Advance):
     """Advances over tuples."""
 
-    reading: SimReading
+    workspace: SimWorkspace
 
     @property
     def strategy(self) -> SimClosedRanges:
-        return SimClosedRanges(self.reading, self.asset)
+        return SimClosedRanges(self.workspace, self.asset)
 
 
 @dataclass(frozen=True)
@@ -394,7 +395,7 @@ class SimAccounts(Accounts):
 
     def days(self, asset: str, days: tuple[date, date] | None = None) -> list[DayAccount]:
         advance = self.snapshot(asset)
-        is_readable = all(i.is_readable(advance.reading.lake) for i in advance.reading.inputs_of(advance.asset))
+        is_readable = all(i.is_readable(advance.workspace.lake) for i in advance.workspace.inputs_of(advance.asset))
         return sim_account(advance, days) if is_readable else []
 
     def forget(self, asset: str) -> None:
@@ -434,15 +435,15 @@ class SimEngine(Engine):
 
     @property
     def failures(self) -> Failures:
-        return SimFailures(self._reading_without_session, self.clock)
+        return SimFailures(self._workspace_without_session, self.clock)
 
     @cached_property
     def ledger(self) -> Ledger:
         return SimLedger(self.lake, self.clock, SimLedgerStore(self.lake))
 
     @cached_property
-    def reading(self) -> SimReading:
-        return SimReading(self.spark, self.lake, self.ledger, self.sources, self.assets)
+    def workspace(self) -> SimWorkspace:
+        return SimWorkspace(self.spark, self.lake, self.ledger, self.sources, self.assets)
 
     @cached_property
     def ingestion(self) -> SimIngestion:
@@ -459,7 +460,7 @@ class SimEngine(Engine):
         return SimMaintenance(self.spark, self.lake, self.ledger, self.sources, self.assets, **limits)
 
     def _advance(self, asset: str) -> SimAdvance:
-        return SimAdvance(self.reading, self.assets[asset], self.max_step)
+        return SimAdvance(self.workspace, self.assets[asset], self.max_step)
 
     def _naming_lost_files(self) -> AbstractContextManager[None]:
         return nullcontext()

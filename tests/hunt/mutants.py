@@ -11,7 +11,7 @@ from platform_defs.engine.advance import advance
 from platform_defs.engine.formats import files
 from platform_defs.engine.ingest import control_batches as control_batches
 from platform_defs.engine.ingest import ingest, uncommitted
-from platform_defs.engine.inputs import reader as reading
+from platform_defs.engine.inputs.workspace import Workspace
 from platform_defs.engine.ledger import open_batch as batch
 from platform_defs.orchestration import requested_runs
 from tests.hunt import adapters, lake
@@ -88,7 +88,7 @@ def batches_commit_on_any_ledger_version(patch: pytest.MonkeyPatch) -> None:
 
 
 def recreated_inputs_are_not_detected(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(reading.Reading, "require_same_inputs", lambda *of: None)
+    patch.setattr(Workspace, "require_same_inputs", lambda *of: None)
 
 
 @dataclass(frozen=True)

@@ -130,7 +130,7 @@ def test_with_enough_lateness_a_run_equals_the_operator_over_all_rows(make_engin
     engine = make_engine([source("l"), source("r")], assets)
     corrected = _run(engine, names, [], _batches(7, count=count))
     assert all(corrected[name] for name in names), corrected
-    logs = [engine.reading.log(name, engine.ledger.head).drop("event_time_raw") for name in "lr"]
+    logs = [engine.workspace.log(name, engine.ledger.head).drop("event_time_raw") for name in "lr"]
     wanted = {name: operator(*logs[: len(operator.inputs)]) for name, operator in operators.items()}
     frames = {name: engine.views.table(name).select(*rows.columns) for name, rows in wanted.items()}
     frames |= {f"{name} of all rows": rows for name, rows in wanted.items()}

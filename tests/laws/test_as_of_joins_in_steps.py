@@ -239,7 +239,10 @@ def test_a_join_by_arrival_waits_for_the_left_side_only(make_engine: MakeEngine)
         engine.advance(asset.name)
     assert rows_of(engine.views.table("arrived"), "left_v", "right_v") == [(2, 1)]
     assert rows_of(engine.views.table("by_time")) == []
-    assert [find_holding_source(engine.freshness.reading, name) for name in ("arrived", "by_time")] == [None, HoldingSource("r", 2 * HOUR)]
+    assert [find_holding_source(engine.freshness.workspace, name) for name in ("arrived", "by_time")] == [
+        None,
+        HoldingSource("r", 2 * HOUR),
+    ]
     replay(engine, [{"r": [Event("a", 4, -HOUR)]}, {"l": [Event("a", 5, 4 * HOUR)]}])
     engine.advance("arrived")
     assert rows_of(engine.views.table("arrived"), "left_v", "right_v") == [(2, 1), (3, 1)]

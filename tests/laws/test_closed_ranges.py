@@ -151,7 +151,7 @@ def test_a_table_derived_from_a_derived_table_equals_a_backfill(make_engine: Mak
     stepwise = rows_of(engine.views.table("second"))
     whole = second.operator(
         engine.views.table("first").withColumnRenamed("result_time", "event_time").drop("final_at"),
-        engine.reading.input(second, 1, engine.ledger.head),
+        engine.workspace.input(second, 1, engine.ledger.head),
     )
     closed_to = engine.pending.progress("second").closed_to
     assert len(stepwise) > 50

@@ -95,7 +95,7 @@ def logs(run: tuple[Engine, dict[str, int]]) -> Logs:
     """The rows of both logs."""
     engine, _ = run
     columns = "k", F.unix_millis("event_time"), "v", "seq", "arrival"
-    return [rows_of(engine.reading.log(side, engine.ledger.head), *columns) for side in "lr"]
+    return [rows_of(engine.workspace.log(side, engine.ledger.head), *columns) for side in "lr"]
 
 
 @pytest.fixture(scope="module")
@@ -147,7 +147,7 @@ def _model(engine: Engine, name: str) -> JoinModel:
 
 def _arrivals(engine: Engine, logs: Logs, name: str) -> list[Arrival]:
     """The rows of both logs by batch, each with the watermark before its batch."""
-    marks, found = engine.reading.operator_timeline(engine.assets[name]).after, list[tuple[int, Arrival]]()
+    marks, found = engine.workspace.operator_timeline(engine.assets[name]).after, list[tuple[int, Arrival]]()
     for which, log in enumerate(logs):
         for k, t, v, seq, arrival in log:
             found.append((seq, Arrival(which, (seq, arrival), k, t, marks[seq - 1], v)))

@@ -50,7 +50,7 @@ def _events(rng: random.Random, batch: int, rows: int = 6) -> list[Event]:
 
 def _check(engine: Engine) -> None:
     """The tables and the kept rows are those of the log."""
-    log = engine.reading.log("l", engine.ledger.head).drop("event_time_raw")
+    log = engine.workspace.log("l", engine.ledger.head).drop("event_time_raw")
     for name in engine.assets:
         assert all(account.holds for account in engine.accounts.days(name)), name
         if name in ("replaced", "moving", "leaving"):
@@ -149,7 +149,7 @@ def test_a_step_reads_as_many_rows_of_an_old_log_as_of_a_new_one(make_engine: Ma
         assert max(sum(rows.values()) for rows in found) <= 2 * sum(found[0].values()), (name, found)
     _check(engine)
     assert engine.lake.read(engine.spark, "kept_rows/replaced").count() <= 18, "one row of each key"
-    lasting, mark = engine.lake.read(engine.spark, "kept_rows/sums"), engine.reading.operator_timeline(engine.assets["sums"]).after[-1]
+    lasting, mark = engine.lake.read(engine.spark, "kept_rows/sums"), engine.workspace.operator_timeline(engine.assets["sums"]).after[-1]
     assert mark is not None
     assert not lasting.isEmpty()
     assert lasting.where(f"`{PERIOD_END}` < {mark - 2 * TTL}").isEmpty()

@@ -125,7 +125,7 @@ def test_after_kills_the_changelog_still_yields_the_upserted_table(make_engine: 
             engine().advance(name)
     for asset in (TOTAL, SPREAD):
         rows = rows_of(current.views.table(asset.name))
-        assert rows == rows_of(asset.operator(current.reading.input(asset, 0, current.ledger.head)))
+        assert rows == rows_of(asset.operator(current.workspace.input(asset, 0, current.ledger.head)))
         changelog = current.views.table(asset.changelog)
         assert rows == rows_of(fold(changelog.drop("changed_at"), key=("k",), order="step"))
         assert {r.change for r in changelog.select("change").distinct().collect()} >= {"+I", "-U", "+U"}

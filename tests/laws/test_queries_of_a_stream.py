@@ -74,7 +74,7 @@ def _step(engine: Engine) -> None:
     for name, table in engine.assets.items():
         [step] = engine.steps(name, checked=True, purpose="stream")
         final = ClosedRange(None, step.after.closed_to or 0)
-        wanted[f"{name} of closed ranges"] = ClosedRanges(engine.reading, table).final_results(final, step.after.seq)
+        wanted[f"{name} of closed ranges"] = ClosedRanges(engine.workspace, table).final_results(final, step.after.seq)
     found = json_rows_of({name: engine.views.table(name) for name in engine.assets} | wanted)
     for name in engine.assets:
         assert found[name] == found[f"{name} of closed ranges"], name

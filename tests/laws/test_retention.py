@@ -104,10 +104,10 @@ def test_results_equal_those_of_a_run_without_retention(both: tuple[Engine, Engi
     removed = {m.table: m for m in kept.maintain()}
     assert [m.rows_removed for m in removed.values() if m.rows_removed] == [], "all has left before"
     assert removed["events/l"].kept_from == "2026-03-07"
-    cut = kept.reading.cut("l")
+    cut = kept.workspace.cut("l")
     assert cut is not None
     assert cut.rows > cases
-    logs = [of.reading.log("l", of.ledger.head).count() for of in both]
+    logs = [of.workspace.log("l", of.ledger.head).count() for of in both]
     assert logs[0] == logs[1] - cut.rows
     found, expected = (json_rows_of({name: of.views.table(name) for name in of.assets}) for of in both)
     assert found == expected

@@ -46,7 +46,7 @@ def test_after_each_step_the_leaderboard_equals_top_n_over_the_log(make_engine: 
     engine = make_engine([source("l")], [DerivedAsset(name=n, inputs=("l",), operator=o) for n, o in tops.items()])
     for batch in _batches(4, 2):
         replay(engine, [batch])
-        log = engine.reading.log("l", engine.ledger.head).drop("event_time_raw")
+        log = engine.workspace.log("l", engine.ledger.head).drop("event_time_raw")
         for name, top in tops.items():
             engine.advance(name)
             assert rows_of(engine.views.table(name)) == rows_of(top(log))

@@ -13,8 +13,8 @@ from tests.support.windows_model import TimedRow
 
 def rows_with_watermark(engine: Engine, asset: str) -> list[TimedRow]:
     """The rows of the log `l`, each with the watermark of an asset before its batch."""
-    watermarks = engine.reading.operator_timeline(engine.assets[asset]).after
-    rows = engine.reading.log("l", engine.ledger.head).select("k", F.unix_millis("event_time"), "v", "seq").collect()
+    watermarks = engine.workspace.operator_timeline(engine.assets[asset]).after
+    rows = engine.workspace.log("l", engine.ledger.head).select("k", F.unix_millis("event_time"), "v", "seq").collect()
     return [TimedRow(k, t, v, watermarks[seq - 1]) for k, t, v, seq in rows]
 
 

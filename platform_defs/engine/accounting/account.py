@@ -67,7 +67,7 @@ def account(advance: Advance, days: tuple[date, date] | None = None) -> list[Day
     """
     if not inputs_can_be_read(advance):
         return []
-    kept_days = advance.reading.kept_days(advance.asset)
+    kept_days = advance.workspace.kept_days(advance.asset)
     if kept_days is None:
         return _account_for_recomputed(advance, scope_of(advance, days))
     retained = retained_accounts(advance, kept_days, days)
@@ -107,20 +107,20 @@ def count_batches(advance: Advance, days: tuple[date, date] | None = None) -> Co
         advance: the asset.
         days: compare only the batches from the first to the last one that may contain rows of these days; None for all.
     """
-    head, differences, compared = advance.reading.ledger.head, Differences(), dict[str, tuple[int, int]]()
+    head, differences, compared = advance.workspace.ledger.head, Differences(), dict[str, tuple[int, int]]()
     for name in _sources(advance):
-        batches = advance.reading.ledger.source(name).table(["seq", "accepted", "first_event_time", "last_event_time"], 0, head)
+        batches = advance.workspace.ledger.source(name).table(["seq", "accepted", "first_event_time", "last_event_time"], 0, head)
         batches = batches.filter(pc.greater(batches["accepted"], 0))
         seqs = [] if days is None else batches["seq"].filter(_may_have_rows_of(batches, days)).to_pylist()
         first, last = (1, head) if days is None else (min(seqs, default=1), max(seqs, default=0))
         if first > last:
             continue
-        compared[name], cut = (first, last), advance.reading.cut(name)
+        compared[name], cut = (first, last), advance.workspace.cut(name)
         values = zip(*[batches[column].to_pylist() for column in ("seq", "accepted", "last_event_time")], strict=True)
         in_ledger = {
             seq: rows if cut is None else cut.remaining_rows(seq, rows, newest) for seq, rows, newest in values if first <= seq <= last
         }
-        in_log = advance.reading.rows_by_batch(name, last, first - 1)
+        in_log = advance.workspace.rows_by_batch(name, last, first - 1)
         for seq in in_ledger.keys() | in_log.keys():
             if in_ledger.get(seq, 0) != in_log.get(seq, 0):
                 differences[name, seq] = in_ledger.get(seq, 0), in_log.get(seq, 0)
@@ -135,4 +135,4 @@ def _may_have_rows_of(batches: pa.Table, days: tuple[date, date]) -> pa.ChunkedA
 
 def _sources(advance: Advance) -> Sequence[str]:
     """The names of the asset's inputs that are sources."""
-    return [side.name for side in advance.reading.inputs_of(advance.asset) if side.is_source]
+    return [side.name for side in advance.workspace.inputs_of(advance.asset) if side.is_source]

@@ -93,7 +93,7 @@ class Accounts:
 
     def _account_for(self, advance: Advance, days: Days | None) -> tuple[list[DayAccount], Differences]:
         accounts, counted = account(advance, days), count_batches(advance, days)
-        record(advance.reading.lake, advance.asset, accounts, counted, days, self.clock())
+        record(advance.workspace.lake, advance.asset, accounts, counted, days, self.clock())
         return accounts, counted.differences
 
     def pairs(self, asset: str) -> int | None:

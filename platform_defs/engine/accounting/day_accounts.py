@@ -18,7 +18,7 @@ from operators.columns import as_comparable, quoted, quoted_name
 from operators.timing import ClosedRange
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.inputs.progress import progress, stored_progress
-from platform_defs.engine.inputs.reader import EVER, Span
+from platform_defs.engine.inputs.span import EVER, Span
 
 
 def share_matched(matched: int, unmatched: int, late: int) -> float:
@@ -92,7 +92,7 @@ def scope_of(advance: Advance, days: tuple[date, date] | None, start: int | None
         days: the first and the last day; None for all.
         start: leave out the rows and results before this time, in epoch ms, which cannot be computed again.
     """
-    closed_to = progress(advance.reading.lake, advance.asset).closed_to
+    closed_to = progress(advance.workspace.lake, advance.asset).closed_to
     if days is None and start is None:
         return Scope(EVER, EVER, None if closed_to is None else ClosedRange(None, closed_to), closed_to)
     first = max(start_ms for start_ms in (start, None if days is None else day_start(days[0])) if start_ms is not None)
@@ -105,9 +105,9 @@ def scope_of(advance: Advance, days: tuple[date, date] | None, start: int | None
 
 def inputs_can_be_read(advance: Advance) -> bool:
     """Whether rows of every input can be read. For an asset with steps they can: an input table that does not exist has no rows for it."""
-    lake = advance.reading.lake
+    lake = advance.workspace.lake
     return stored_progress(lake, advance.asset).step > 0 or all(
-        upstream.is_readable(lake) for upstream in advance.reading.inputs_of(advance.asset)
+        upstream.is_readable(lake) for upstream in advance.workspace.inputs_of(advance.asset)
     )
 
 

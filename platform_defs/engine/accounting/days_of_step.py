@@ -29,7 +29,7 @@ def days_of_step(advance: Advance, step: Step) -> Days | None:
     for number, first, last in step.after.corrected:
         times += [first - wait, last] if number > step.before.step else []
     for name in advance.asset.inputs:
-        if name in advance.reading.sources:
-            batches = advance.reading.ledger.source(name).batches_with_rows(step.before.seq, step.after.seq)
+        if name in advance.workspace.sources:
+            batches = advance.workspace.ledger.source(name).batches_with_rows(step.before.seq, step.after.seq)
             times += batches["first_event_time"].to_pylist() + batches["last_event_time"].to_pylist()
     return day_of(min(times)), day_of(max(times))

@@ -23,7 +23,7 @@ from platform_defs.engine.accounting.traced_rows import IS_PAIR, trace_rows, tra
 from platform_defs.engine.advance.advance import Advance, Step
 from platform_defs.engine.inputs.older_rows import with_older_rows
 from platform_defs.engine.inputs.prepared_rows import FILTERED, LATE
-from platform_defs.engine.inputs.reader import Span
+from platform_defs.engine.inputs.span import Span
 from platform_defs.engine.lake.small_queries import collect
 
 _SHOWN = 5
@@ -110,7 +110,7 @@ def account_step(advance: Advance, step: Step) -> list[DayAccount]:
     Raises:
         OperatorError: the operator's results do not name the rows from which they were computed.
     """
-    operator, inputs, kept_days = tracing_operator(advance), advance.asset.inputs, advance.reading.kept_days(advance.asset)
+    operator, inputs, kept_days = tracing_operator(advance), advance.asset.inputs, advance.workspace.kept_days(advance.asset)
     closing = ClosedRange(step.before.closed_to, step.after.closed_to or 0)
     counts_by_day: list[DataFrame] = []
     for index in range(len(inputs)):
@@ -122,7 +122,7 @@ def account_step(advance: Advance, step: Step) -> list[DayAccount]:
         if advance.asset.operator.reads.is_versioned(index):
             counts_by_day.append(_count_log_rows(logged, index, matched=F.count_if(~F.col(LATE) & ~F.col(FILTERED))))
             continue
-        results = advance.reading.table(advance.asset.name, FINAL_AT, _span_of_results(step, span))
+        results = advance.workspace.table(advance.asset.name, FINAL_AT, _span_of_results(step, span))
         rows_in_results = trace_rows(operator, index, results).where(is_finalized)
         counts_by_day += [_count_log_rows(logged, index), _count_result_rows(rows_in_results, index)]
     counted = (
@@ -138,9 +138,9 @@ def account_step(advance: Advance, step: Step) -> list[DayAccount]:
 def _logged_rows(advance: Advance, step: Step, span: Span, index: int) -> DataFrame:
     """The rows of an input that a step may finalize: those within the lookback, and older ones of the batches that the step handles."""
     asset, head = advance.asset, step.after.seq
-    history = advance.reading.ledger.source(asset.inputs[index])
+    history = advance.workspace.ledger.source(asset.inputs[index])
     return with_older_rows(
-        lambda part, after: advance.reading.with_lateness(asset, index, head, part, after), span, history, step.before.seq, head
+        lambda part, after: advance.workspace.with_lateness(asset, index, head, part, after), span, history, step.before.seq, head
     )
 
 

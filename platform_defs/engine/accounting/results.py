@@ -17,7 +17,7 @@ from platform_defs.engine.advance.corrections import unread_corrections
 from platform_defs.engine.advance.position import position_of
 from platform_defs.engine.inputs.progress import progress
 from platform_defs.engine.inputs.progress_errors import ProgressError
-from platform_defs.engine.inputs.reader import EVER, Span
+from platform_defs.engine.inputs.span import EVER, Span
 from platform_defs.engine.lake.table_columns import differing_columns
 
 
@@ -53,8 +53,8 @@ class ComparedResults:
 
 def stored_results(advance: Advance, span: Span = EVER) -> DataFrame:
     """The rows of an asset's table with `final_at` in a span; none if there is no table yet."""
-    reading, asset = advance.reading, advance.asset
-    return reading.table(asset.name, FINAL_AT, span) if reading.lake.exists(asset.name) else _no_results(advance)
+    workspace, asset = advance.workspace, advance.asset
+    return workspace.table(asset.name, FINAL_AT, span) if workspace.lake.exists(asset.name) else _no_results(advance)
 
 
 def _no_results(advance: Advance) -> DataFrame:
@@ -72,21 +72,21 @@ def compared_results(advance: Advance, scope: Scope) -> ComparedResults | None:
     closing = scope.recount
     if closing is None:
         return None
-    reading, asset = advance.reading, advance.asset
-    now = progress(reading.lake, asset)
+    workspace, asset = advance.workspace, advance.asset
+    now = progress(workspace.lake, asset)
     recomputed, stored = advance.final_results(closing, now.seq), _results_within(advance, closing)
     columns = recomputed.schema
     if differing := differing_columns(stored.schema, columns):
         raise ProgressError.other_columns(asset.name, differing)
-    for later in unread_corrections(position_of(reading, asset, now)):  # the next step recomputes these: they are not wrong yet
+    for later in unread_corrections(position_of(workspace, asset, now)):  # the next step recomputes these: they are not wrong yet
         stored, recomputed = (frame.where(~later.holds(FINAL_AT)) for frame in (stored, recomputed))
     return ComparedResults(stored, recomputed, columns, FINAL_AT)
 
 
 def _results_within(advance: Advance, closing: ClosedRange) -> DataFrame:
     """The rows of an asset's table in a closed range."""
-    lake, name = advance.reading.lake, advance.asset.name
+    lake, name = advance.workspace.lake, advance.asset.name
     if not lake.exists(name):
         return _no_results(advance)
-    rows = lake.read(advance.reading.spark, name, within={FINAL_AT: (closing.after, closing.upto)})
+    rows = lake.read(advance.workspace.spark, name, within={FINAL_AT: (closing.after, closing.upto)})
     return rows.where(closing.holds(FINAL_AT))

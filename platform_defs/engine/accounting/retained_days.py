@@ -19,8 +19,8 @@ from platform_defs.engine.accounting.day_accounts import DayAccount, day_of
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.inputs.prepared_rows import FILTERED, LATE
 from platform_defs.engine.inputs.progress import progress
-from platform_defs.engine.inputs.reader import Span
 from platform_defs.engine.inputs.retained import KeptDays, RetainedDay
+from platform_defs.engine.inputs.span import Span
 from platform_defs.engine.lake.small_queries import collect
 
 Sums = dict[tuple[str, date], Counter[str]]
@@ -88,13 +88,13 @@ def later_rows(advance: Advance, before: int, since: int, start: int | None) -> 
     such row; if there is one, it counts only as accepted, which breaks the law.
     """
     upserts = not advance.asset.operator.reads.closes_ranges
-    handled = progress(advance.reading.lake, advance.asset).seq
+    handled = progress(advance.workspace.lake, advance.asset).seq
     counts_by_day = list[DataFrame]()
-    for index, upstream in enumerate(advance.reading.inputs_of(advance.asset)):
+    for index, upstream in enumerate(advance.workspace.inputs_of(advance.asset)):
         if not upstream.is_source or not _has_rows(advance, upstream.name, since, before):
             continue
         span = Span(start, before - 1)
-        rows = advance.reading.with_lateness(advance.asset, index, advance.reading.ledger.head, span, since)
+        rows = advance.workspace.with_lateness(advance.asset, index, advance.workspace.ledger.head, span, since)
         late, filtered = F.col(LATE), F.col(FILTERED)
         on_time, is_handled = ~late & ~filtered & F.lit(upserts), F.col(SEQ) <= handled
         terms = {
@@ -112,5 +112,5 @@ def later_rows(advance: Advance, before: int, since: int, start: int | None) -> 
 
 def _has_rows(advance: Advance, source: str, since: int, before: int) -> bool:
     """Whether the ledger records rows of batches after `since` with an event time before `before`."""
-    firsts = advance.reading.ledger.source(source).batches_with_rows(since)["first_event_time"].to_pylist()
+    firsts = advance.workspace.ledger.source(source).batches_with_rows(since)["first_event_time"].to_pylist()
     return min(firsts, default=before) < before

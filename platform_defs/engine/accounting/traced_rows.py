@@ -26,7 +26,7 @@ from platform_defs.engine.accounting.results import stored_results
 from platform_defs.engine.accounting.row_counts import FACTS, RowFlag, Terms, facts_of, side_columns
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.inputs.progress import progress
-from platform_defs.engine.inputs.reader import EVER
+from platform_defs.engine.inputs.span import EVER
 
 IS_PAIR = "is_pair"
 
@@ -34,7 +34,7 @@ IS_PAIR = "is_pair"
 def names_rows(advance: Advance) -> bool:
     """Whether an asset's results name the source rows from which they were computed."""
     return isinstance(advance.asset.operator, TracesInputs) and all(
-        upstream.is_source for upstream in advance.reading.inputs_of(advance.asset)
+        upstream.is_source for upstream in advance.workspace.inputs_of(advance.asset)
     )
 
 
@@ -110,12 +110,12 @@ def traced_terms(operator: TracesInputs) -> Terms:
 
 def _logged_rows(advance: Advance, scope: Scope, index: int) -> DataFrame:
     """A side's rows with the facts that the log and the ledger record."""
-    side = advance.reading.classified(advance.asset, index, advance.reading.ledger.head, scope.span)
+    side = advance.workspace.classified(advance.asset, index, advance.workspace.ledger.head, scope.span)
     operator, closed_to = tracing_operator(advance), scope.closed_to
     final_at, reads = operator.finalized_at_if_unmatched(index, F.col(EVENT_TIME)), operator.reads
     finalized = None if closed_to is None else final_at <= instant(closed_to, final_at)
     if finalized is not None and reads.lateness:  # the next correction will read the rows of later batches
-        handled = progress(advance.reading.lake, advance.asset).seq
+        handled = progress(advance.workspace.lake, advance.asset).seq
         finalized &= F.col(SEQ) <= parameter(handled, SEQ)
     facts = {RowFlag.LATE: side.late, RowFlag.FILTERED: side.filtered, RowFlag.FINALIZED: finalized}
     if reads.is_versioned(index) and finalized is not None:
@@ -160,7 +160,7 @@ def _pairs(advance: Advance, operator: TracesInputs, scope: Scope) -> list[tuple
     if scope.recount is None:
         return []
     asset = replace(advance.asset, operator=operator.pairs, shape=None)
-    handled = progress(advance.reading.lake, advance.asset).seq
+    handled = progress(advance.workspace.lake, advance.asset).seq
     return [(operator.pairs, replace(advance, asset=asset).final_results(scope.recount, handled))]
 
 

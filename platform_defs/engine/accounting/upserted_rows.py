@@ -31,7 +31,7 @@ def upserted_account(advance: Advance, scope: Scope) -> list[DayAccount]:
     Missing and extra results are reported on the last day of each source. A table that reads another table has no rows of sources to
     count. It has an account, for the day of the ledger's newest batch, only if results are missing or extra.
     """
-    inputs, compared = advance.reading.inputs_of(advance.asset), _compared(advance)
+    inputs, compared = advance.workspace.inputs_of(advance.asset), _compared(advance)
     rows = [_rows_of_source(advance, scope, index) for index, side in enumerate(inputs) if side.is_source]
     frames = [*rows, *([] if compared is None else compared.hash_frames())]
     counts = count_rows(frames) if frames else []
@@ -46,8 +46,8 @@ def upserted_account(advance: Advance, scope: Scope) -> list[DayAccount]:
 
 def _rows_of_source(advance: Advance, scope: Scope, index: int) -> DataFrame:
     """The rows of a source with their facts; a row is `FINALIZED` if a step has handled its batch."""
-    side, seq = advance.reading.classified(advance.asset, index, advance.reading.ledger.head, scope.span), F.col(SEQ)
-    is_handled = seq <= parameter(progress(advance.reading.lake, advance.asset).seq, SEQ)
+    side, seq = advance.workspace.classified(advance.asset, index, advance.workspace.ledger.head, scope.span), F.col(SEQ)
+    is_handled = seq <= parameter(progress(advance.workspace.lake, advance.asset).seq, SEQ)
     facts = facts_of({RowFlag.LATE: side.late, RowFlag.FILTERED: side.filtered, RowFlag.FINALIZED: is_handled}, always=RowFlag.ACCEPTED)
     return side.rows.select(*side_columns(index, EVENT_TIME, facts))
 
@@ -62,17 +62,17 @@ def _terms(side: int, facts: RowFlag) -> Iterator[str]:
 
 def _last_day(advance: Advance) -> date:
     """The UTC day of the ledger's newest batch; 1970-01-01 if there is none."""
-    times = advance.reading.ledger.history.times
+    times = advance.workspace.ledger.history.times
     return moment(times[-1] if len(times) else 0).date()
 
 
 def _compared(advance: Advance) -> ComparedResults | None:
     """The table's rows and the recomputed ones; None if the table has no step yet, or was emptied and has no step since."""
-    now = progress(advance.reading.lake, advance.asset)
+    now = progress(advance.workspace.lake, advance.asset)
     if not now.step or is_emptied(now):
         return None
     recomputed = advance.all_results(now)
-    return ComparedResults(as_of_step(advance.reading, advance.asset, now.step), recomputed, recomputed.schema)
+    return ComparedResults(as_of_step(advance.workspace, advance.asset, now.step), recomputed, recomputed.schema)
 
 
 def _count_missing_and_extra(compared: ComparedResults) -> tuple[int, int]:

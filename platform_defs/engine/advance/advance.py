@@ -27,7 +27,8 @@ from platform_defs.engine.ingest.uncommitted import require_logs
 from platform_defs.engine.inputs.changelog_reader import result_of_changelog
 from platform_defs.engine.inputs.identity import identity_of
 from platform_defs.engine.inputs.progress import Progress, is_emptied, progress
-from platform_defs.engine.inputs.reader import Reading, Span
+from platform_defs.engine.inputs.span import Span
+from platform_defs.engine.inputs.workspace import Workspace
 from platform_defs.engine.lake.errors import LakeBusy
 from platform_defs.engine.lake.waits import Purpose
 
@@ -52,13 +53,13 @@ class Advance:
     """Advances one asset.
 
     Args:
-        reading: reads the asset's inputs.
+        workspace: the session, the lake and its ledger.
         asset: the asset.
         max_step: the approximate number of rows that a step may read.
         queries: the running queries of tables with `streams_as="query"`; None to compute closed ranges of all tables.
     """
 
-    reading: Reading
+    workspace: Workspace
     asset: DerivedAsset
     max_step: int
     queries: RunningQueries | None = None
@@ -74,24 +75,24 @@ class Advance:
             LedgerError: the ledger lacks a batch that the asset has handled, or a log lacks rows of one.
             ProgressError: the asset's table was made with other settings, or an input was replaced since.
         """
-        with self.reading.lake.writer(self.asset.name, purpose):
-            _, reading = self._recover()
-            head = reading.ledger.head
-            decide_lateness(reading, self.asset, head)
+        with self.workspace.lake.writer(self.asset.name, purpose):
+            _, workspace = self._recover()
+            head = workspace.ledger.head
+            decide_lateness(workspace, self.asset, head)
             while (step := self.take_snapshot().commit_next_step(head, until)) is not None:
                 yield step
-                if purpose == "stream" and (waiting := self.reading.lake.waiting_process(self.asset.name)) is not None:
+                if purpose == "stream" and (waiting := self.workspace.lake.waiting_process(self.asset.name)) is not None:
                     raise LakeBusy.released_for(self.asset.name, waiting)
-            show(reading, self.asset, head)
+            show(workspace, self.asset, head)
 
     @property
     def strategy(self) -> Strategy:
         """The strategy that computes the rows of the asset's steps."""
-        return strategy_of(self.reading, self.asset, self.queries)
+        return strategy_of(self.workspace, self.asset, self.queries)
 
     def take_snapshot(self) -> "Advance":
         """An advance on a snapshot of the asset's tables and inputs, which later commits do not change."""
-        return replace(self, reading=self.reading.take_snapshot(self.asset.name))
+        return replace(self, workspace=self.workspace.take_snapshot(self.asset.name))
 
     def recover(self) -> Progress:
         """Finish a killed step, and check that the asset can be advanced; returns the progress.
@@ -103,24 +104,24 @@ class Advance:
         """
         return self._recover()[0]
 
-    def _recover(self) -> tuple[Progress, Reading]:
-        """See `recover`; also returns the reading on one ledger, which has the batches that the progress names."""
-        now, reading = progress(self.reading.lake, self.asset), self.reading.on_one_ledger()
-        reading.ledger.require(now.seq, f"table {self.asset.name}")
-        sources = {name: self.reading.sources[name] for name in self.reading.input_named(self.asset.name).sources}
-        require_logs(reading.lake, reading.ledger, sources, quarantines=False)
-        self.reading.require_same_inputs(self.asset, now)
+    def _recover(self) -> tuple[Progress, Workspace]:
+        """See `recover`; also returns the workspace on one ledger, which has the batches that the progress names."""
+        now, workspace = progress(self.workspace.lake, self.asset), self.workspace.on_one_ledger()
+        workspace.ledger.require(now.seq, f"table {self.asset.name}")
+        sources = {name: self.workspace.sources[name] for name in self.workspace.input_named(self.asset.name).sources}
+        require_logs(workspace.lake, workspace.ledger, sources, quarantines=False)
+        self.workspace.require_same_inputs(self.asset, now)
         if self.asset.operator.emits.upserts:
-            UpsertedTable(self.reading, self.asset).recover()
-        return now, reading
+            UpsertedTable(self.workspace, self.asset).recover()
+        return now, workspace
 
     def commit_next_step(self, head: int, until: int | None) -> Step | None:
         """Plan, compute and commit the next step on a snapshot. The commit fails if another writer has committed a step since."""
-        now = progress(self.reading.lake, self.asset)
+        now = progress(self.workspace.lake, self.asset)
         plan = self.plan(now, head, until)
         if plan is None:
             return None
-        self.reading.require_same_inputs(self.asset, now)  # a rebuild or maintenance may have changed them since `recover`
+        self.workspace.require_same_inputs(self.asset, now)  # a rebuild or maintenance may have changed them since `recover`
         now = now if now.seq else self._start(now)
         after = self._progress_after(now, plan)
         if plan.corrects is not None:
@@ -129,7 +130,7 @@ class Advance:
 
     def computable(self, closing: ClosedRange) -> ClosedRange:
         """The part of a range whose results can still be computed; it is empty if retention has removed rows of all of it."""
-        kept_days, after = self.reading.kept_days(self.asset), closing.after
+        kept_days, after = self.workspace.kept_days(self.asset), closing.after
         start = after if kept_days is None else max(kept_days.first - 1, kept_days.first - 1 if after is None else after)
         return ClosedRange(start, closing.upto if start is None else max(start, closing.upto))
 
@@ -137,14 +138,14 @@ class Advance:
         """The plan of the next step; None if there is nothing to do."""
 
         def row_times(index: int, span: Span) -> tuple[int, int] | None:
-            return self.reading.ends(self.asset, index, head, span, after=now.seq)
+            return self.workspace.ends(self.asset, index, head, span, after=now.seq)
 
-        position = position_of(self.reading, self.asset, now, head)
+        position = position_of(self.workspace, self.asset, now, head)
         return plan_step(position, max_step=self.max_step, until=until, row_times=row_times)
 
     def _start(self, now: Progress) -> Progress:
         """The progress from which a table without a step, or one that was emptied, starts if its inputs have lost their oldest rows."""
-        kept_days = self.reading.kept_days(self.asset)
+        kept_days = self.workspace.kept_days(self.asset)
         if kept_days is None:
             return now
         closes_ranges = self.asset.operator.reads.closes_ranges
@@ -161,8 +162,8 @@ class Advance:
             corrected=now.corrected,
             generation=now.generation,
             complete_from=now.complete_from,
-            inputs={**now.inputs} | self.reading.input_identities(self.asset),
-            steps_read=self.reading.steps_read(plan.read),
+            inputs={**now.inputs} | self.workspace.input_identities(self.asset),
+            steps_read=self.workspace.steps_read(plan.read),
         )
 
     def all_results(self, now: Progress) -> DataFrame:
@@ -170,8 +171,8 @@ class Advance:
 
         If retention has removed rows of an input, they are the result of the table's changelog.
         """
-        if any(self.reading.cut(upstream.name) for upstream in self.reading.inputs_of(self.asset) if upstream.is_source):
-            return result_of_changelog(self.reading, self.asset, now.step)
+        if any(self.workspace.cut(upstream.name) for upstream in self.workspace.inputs_of(self.asset) if upstream.is_source):
+            return result_of_changelog(self.workspace, self.asset, now.step)
         return self.strategy.all_results(now)
 
     def final_results(self, closing: ClosedRange, head: int) -> DataFrame:
@@ -184,25 +185,25 @@ class Advance:
 
     def repair(self) -> dict[str, int]:
         """Recompute an upserted table and repair what differs, as one step; returns the number of changes of each kind."""
-        with self.reading.lake.writer(self.asset.name):
+        with self.workspace.lake.writer(self.asset.name):
             now = self.recover()
             return self.take_snapshot()._repair_table(now) if now.step and not is_emptied(now) else {}
 
     def _repair_table(self, now: Progress) -> dict[str, int]:
         self.strategy.forget()
-        return UpsertedTable(self.reading, self.asset).repair(self.all_results(now), now)
+        return UpsertedTable(self.workspace, self.asset).repair(self.all_results(now), now)
 
 
-def strategy_of(reading: Reading, asset: DerivedAsset, queries: RunningQueries | None = None) -> Strategy:
+def strategy_of(workspace: Workspace, asset: DerivedAsset, queries: RunningQueries | None = None) -> Strategy:
     """The strategy that computes the rows of an asset's steps; `queries` are the running queries, as for `Advance`."""
     reads = asset.operator.reads
     if isinstance(reads, NewRows):
         if not asset.has_every_result:  # new rows cannot be merged into results that the table does not have
-            return recomputed_keys(reading, asset, reads)
-        return MergedRows(reading, asset, reads)
+            return recomputed_keys(workspace, asset, reads)
+        return MergedRows(workspace, asset, reads)
     if isinstance(reads, ByKey):
-        keeps = reads.keeps and not reading.tables_of(asset)  # an input table has the rows that later steps need
-        return (KeysOfKeptRows if keeps else RecomputedKeys)(reading, asset, reads)
+        keeps = reads.keeps and not workspace.tables_of(asset)  # an input table has the rows that later steps need
+        return (KeysOfKeptRows if keeps else RecomputedKeys)(workspace, asset, reads)
     if queries is not None and queries.are_enabled and asset.streams_as == "query":
-        return QuerySteps(reading, asset, queries)
-    return ClosedRanges(reading, asset)
+        return QuerySteps(workspace, asset, queries)
+    return ClosedRanges(workspace, asset)

@@ -18,7 +18,7 @@ from platform_defs.engine.advance.state import StatePart, input_rows
 from platform_defs.engine.advance.strategy import Strategy
 from platform_defs.engine.faults import point
 from platform_defs.engine.inputs.progress import Progress, progress, require_same_columns
-from platform_defs.engine.inputs.reader import Span
+from platform_defs.engine.inputs.span import Span
 
 
 @dataclass(frozen=True)
@@ -27,23 +27,23 @@ class ClosedRanges(Strategy):
 
     def results(self, before: Progress, after: Progress) -> DataFrame:
         """The results that are final in `before.closed_to < final_at <= after.closed_to`."""
-        return self._results_in(ClosedRange(before.closed_to, after.closed_to or 0), after.seq, KeptVersions.of(self.reading, self.asset))
+        return self._results_in(ClosedRange(before.closed_to, after.closed_to or 0), after.seq, KeptVersions.of(self.workspace, self.asset))
 
     def step(self, before: Progress, after: Progress) -> int:
         """Compute and commit the step, then the versions that later steps need."""
-        row_count, versions = super().step(before, after), KeptVersions.of(self.reading, self.asset)
+        row_count, versions = super().step(before, after), KeptVersions.of(self.workspace, self.asset)
         if versions is not None:
             versions.commit(after)
         return row_count
 
     def state(self, now: Progress) -> Iterator[StatePart]:
         """The input rows that later steps may read: their results are not final yet, or a later step may correct them."""
-        reads, changes_after = self.asset.operator.reads, oldest_change(self.reading, self.asset)
-        versions = KeptVersions.of(self.reading, self.asset)
+        reads, changes_after = self.asset.operator.reads, oldest_change(self.workspace, self.asset)
+        versions = KeptVersions.of(self.workspace, self.asset)
         for index in range(len(self.asset.inputs)):
             kept_parts = versions.state(now) if versions is not None and versions.index == index else None
             first, _ = reads.span_of(index, changes_after)
-            yield from input_rows(self.reading, self.asset, index, now, first) if kept_parts is None else kept_parts
+            yield from input_rows(self.workspace, self.asset, index, now, first) if kept_parts is None else kept_parts
 
     def final_results(self, closing: ClosedRange, head: int) -> DataFrame:
         """The results that are final in a range, computed from the inputs' rows up to batch `head` and without kept versions."""
@@ -54,9 +54,9 @@ class ClosedRanges(Strategy):
         for index in range(len(self.asset.inputs)):
             rows = versions.needed_versions(closing, head) if versions is not None and versions.index == index else None
             if rows is None:
-                rows = self.reading.input(self.asset, index, head, Span(*reads.span_of(index, closing.after, closing.upto)))
+                rows = self.workspace.input(self.asset, index, head, Span(*reads.span_of(index, closing.after, closing.upto)))
             frames.append(rows)
-        return split_keys(self.reading, self.asset, closing, head).rows(*frames).where(closing.holds(FINAL_AT))
+        return split_keys(self.workspace, self.asset, closing, head).rows(*frames).where(closing.holds(FINAL_AT))
 
     def correct(self, before: Progress, after: Progress, closing: ClosedRange, key: tuple[str, ...] = ()) -> tuple[Progress, int]:
         """Recompute a range of closed results and repair what differs, in one commit with the progress.
@@ -70,11 +70,11 @@ class ClosedRanges(Strategy):
         Returns:
             The progress that was committed, which records the times of the changed results, and the number of changes.
         """
-        table = AppendedTable(self.reading, self.asset)
-        recomputed = self._results_in(closing, after.seq, KeptVersions.of(self.reading, self.asset))
-        require_same_columns(self.reading.lake, self.asset, recomputed)
+        table = AppendedTable(self.workspace, self.asset)
+        recomputed = self._results_in(closing, after.seq, KeptVersions.of(self.workspace, self.asset))
+        require_same_columns(self.workspace.lake, self.asset, recomputed)
         span = Span(None if closing.after is None else closing.after + 1, closing.upto)
-        stored = self.reading.table(self.asset.name, FINAL_AT, span)
+        stored = self.workspace.table(self.asset.name, FINAL_AT, span)
         changes = difference(stored, recomputed, key=key, change=OWN_CHANGE) if key else bag_changes(stored, recomputed, OWN_CHANGE)
         with Changes.compute(changes) as computed_changes:
             if not computed_changes.count:
@@ -82,7 +82,7 @@ class ClosedRanges(Strategy):
             first, last = computed_changes.ends
             after = replace(after, corrected=add_correction(before.corrected, after.step, first, last))
             point("advance.before_commit")
-            metadata = after.metadata(progress(self.reading.lake, self.asset))
-            computed_changes.apply(self.reading.lake, self.asset.name, key, metadata, after.step)
+            metadata = after.metadata(progress(self.workspace.lake, self.asset))
+            computed_changes.apply(self.workspace.lake, self.asset.name, key, metadata, after.step)
             point("advance.after_commit")
             return after, computed_changes.count

@@ -10,7 +10,7 @@ from assets.contracts import DerivedAsset
 from operators.timing import ClosedRange
 from platform_defs.engine.advance.position import EventTimeRange, Position
 from platform_defs.engine.inputs.progress import Corrected
-from platform_defs.engine.inputs.reader import Span
+from platform_defs.engine.inputs.span import Span
 
 MAX_RANGES = 32
 """The maximum number of corrected ranges in a progress; beyond it, neighbouring ranges are combined."""

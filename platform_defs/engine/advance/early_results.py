@@ -23,49 +23,52 @@ from platform_defs.engine.advance.shown_results import ShownWindows
 from platform_defs.engine.faults import point
 from platform_defs.engine.inputs.identity import differences, identity_of
 from platform_defs.engine.inputs.progress import stored_progress
-from platform_defs.engine.inputs.reader import Reading, Span
+from platform_defs.engine.inputs.span import Span
+from platform_defs.engine.inputs.workspace import Workspace
 
 SHOWN = "shown"
 """The metadata key of the commits of `early/<asset>`: the batch, watermark, operator and generation for which they were computed."""
 
 
-def show(reading: Reading, asset: DerivedAsset, head: int) -> None:
+def show(workspace: Workspace, asset: DerivedAsset, head: int) -> None:
     """Write the early results of an asset's open windows at a ledger batch; does nothing if its operator shows none."""
     operator = asset.operator
     if not isinstance(operator, Early) or operator.early is None or operator.emits.upserts:
         return
-    now = stored_progress(reading.lake, asset)
-    closed_to, shown_at = now.closed_to, last_shown_metadata(reading, asset)
+    now = stored_progress(workspace.lake, asset)
+    closed_to, shown_at = now.closed_to, last_shown_metadata(workspace, asset)
     shown_now = {"seq": head, "closed_to": closed_to, "operator": identity_of(asset), "generation": now.generation}
     if (
         not head
         or shown_at == shown_now
-        or not (now.step or all(upstream.is_readable(reading.lake) for upstream in reading.inputs_of(asset)))
+        or not (now.step or all(upstream.is_readable(workspace.lake) for upstream in workspace.inputs_of(asset)))
     ):
         return
     # the trigger cannot compare with results of another operator or of an emptied table
     if shown_at is not None and (shown_at.get("generation", 0) != now.generation or differences(shown_at["operator"], asset)):
         shown_at = None
-    current_results = _current_results(reading, asset, operator, closed_to, head)
+    current_results = _current_results(workspace, asset, operator, closed_to, head)
     table_rows = asset.shaped(current_results).withColumn(IS_FINAL, F.lit(False))
-    shown_results = reading.lake.read(reading.spark, asset.early, table_rows.schema) if shown_at else table_rows.limit(0)
+    shown_results = workspace.lake.read(workspace.spark, asset.early, table_rows.schema) if shown_at else table_rows.limit(0)
     shown_last = {"seq": 0, "closed_to": None} if shown_at is None else shown_at
-    times, times_before = ((metadata["closed_to"], reading.ledger.processing_time(metadata["seq"])) for metadata in (shown_now, shown_last))
+    times, times_before = (
+        (metadata["closed_to"], workspace.ledger.processing_time(metadata["seq"])) for metadata in (shown_now, shown_last)
+    )
     windows = _windows(operator)
     results = windows.results(operator.early, current_results, table_rows, shown_results, times, before=times_before)
     point("early.before_commit")
-    reading.lake.overwrite(results, asset.early, {SHOWN: shown_now})
+    workspace.lake.overwrite(results, asset.early, {SHOWN: shown_now})
     point("early.after_commit")
 
 
-def last_shown_metadata(reading: Reading, asset: DerivedAsset) -> dict[str, Any] | None:
+def last_shown_metadata(workspace: Workspace, asset: DerivedAsset) -> dict[str, Any] | None:
     """The metadata of the last early results; None if there are none with which the trigger can compare.
 
     Retention of the ledger does not wait for a table whose operator has no trigger, so a summary may have replaced the batch of its last
     early results. Of the last batch in the summary, the processing time is still known.
     """
-    commit = reading.lake.newest_commit(asset.early, SHOWN)
-    return None if commit is None or commit.value["seq"] < reading.ledger.history.summarized else commit.value
+    commit = workspace.lake.newest_commit(asset.early, SHOWN)
+    return None if commit is None or commit.value["seq"] < workspace.ledger.history.summarized else commit.value
 
 
 def _windows(operator: Early) -> ShownWindows:
@@ -74,7 +77,7 @@ def _windows(operator: Early) -> ShownWindows:
     return ShownWindows(key, are_sessions=operator.reads.recorded and {WINDOW_START, WINDOW_END} <= {*key})
 
 
-def _current_results(reading: Reading, asset: DerivedAsset, operator: Early, closed_to: int | None, head: int) -> DataFrame:
+def _current_results(workspace: Workspace, asset: DerivedAsset, operator: Early, closed_to: int | None, head: int) -> DataFrame:
     """The current results that are not final, before the table's shape selects from them."""
     if not operator.reads.closes_ranges:
         raise OperatorError(
@@ -82,5 +85,5 @@ def _current_results(reading: Reading, asset: DerivedAsset, operator: Early, clo
             "operator that reads closed ranges (`ByTimeRange`)"
         )
     spans = [Span(*operator.reads.span_of(index, closed_to)) for index in range(len(asset.inputs))]
-    rows = operator.so_far(*[reading.input(asset, index, head, span) for index, span in enumerate(spans)])
+    rows = operator.so_far(*[workspace.input(asset, index, head, span) for index, span in enumerate(spans)])
     return rows if closed_to is None else rows.where(F.col(FINAL_AT) > instant(closed_to, FINAL_AT))

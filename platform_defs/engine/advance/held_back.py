@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from platform_defs.engine.inputs.reader import Reading
+from platform_defs.engine.inputs.workspace import Workspace
 from platform_defs.engine.ledger.watermarks import BEFORE_ALL, or_before_all
 
 
@@ -20,7 +20,7 @@ class HoldingSource:
     behind_ms: int | None
 
 
-def find_holding_source(reading: Reading, asset: str) -> HoldingSource | None:
+def find_holding_source(workspace: Workspace, asset: str) -> HoldingSource | None:
     """The source that holds back an asset's watermark, directly or through other tables.
 
     An idle source holds nothing back, nor does a table whose sources are all idle, unless an earlier version of Tidemark recorded them as
@@ -29,10 +29,10 @@ def find_holding_source(reading: Reading, asset: str) -> HoldingSource | None:
     Returns:
         The source. None for a table that waits for no watermark, or only for one source, because it has no others or they are idle.
     """
-    table = reading.assets[asset]
-    if not table.operator.reads.closes_ranges or not reading.ledger.head:
+    table = workspace.assets[asset]
+    if not table.operator.reads.closes_ranges or not workspace.ledger.head:
         return None
-    watermarks = _watermark_by_source(reading, asset, even_if_idle=False)
+    watermarks = _watermark_by_source(workspace, asset, even_if_idle=False)
     if len(watermarks) < 2:
         return None
     source = min(watermarks, key=lambda name: watermarks[name])
@@ -40,20 +40,20 @@ def find_holding_source(reading: Reading, asset: str) -> HoldingSource | None:
     return HoldingSource(source, None if watermarks[source] == BEFORE_ALL else next_watermark - watermarks[source])
 
 
-def _watermark_by_source(reading: Reading, asset: str, *, even_if_idle: bool) -> Mapping[str, int]:
+def _watermark_by_source(workspace: Workspace, asset: str, *, even_if_idle: bool) -> Mapping[str, int]:
     """The watermark of each source for which an asset waits, minus the delays of the tables in between: the lowest of all paths to it."""
-    watermark_by_source, head, table = dict[str, int](), reading.ledger.head, reading.assets[asset]
-    for index, upstream in enumerate(reading.inputs_of(table)):
+    watermark_by_source, head, table = dict[str, int](), workspace.ledger.head, workspace.assets[asset]
+    for index, upstream in enumerate(workspace.inputs_of(table)):
         if table.operator.reads.is_by_arrival(index):
             continue
-        timeline = reading.timeline(upstream.name)
+        timeline = workspace.timeline(upstream.name)
         if upstream.table is not None and timeline.idle[head] and not even_if_idle:
             watermarks_through_input = {}
         elif upstream.table is not None:
             delay = upstream.table.operator.reads.watermark_delay
-            all_idle = all(reading.timeline(source).idle[head] for source in upstream.sources)
+            all_idle = all(workspace.timeline(source).idle[head] for source in upstream.sources)
             watermarks_through_input = {
-                name: watermark - delay for name, watermark in _watermark_by_source(reading, upstream.name, even_if_idle=all_idle).items()
+                name: watermark - delay for name, watermark in _watermark_by_source(workspace, upstream.name, even_if_idle=all_idle).items()
             }
         elif even_if_idle or not timeline.idle[head]:
             watermark = timeline.after[head]

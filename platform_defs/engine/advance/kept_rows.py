@@ -17,7 +17,7 @@ from platform_defs.engine.advance.state import StatePart
 from platform_defs.engine.advance.step_inputs import clock_of_sources
 from platform_defs.engine.advance.upserted_table import rows_with_keys
 from platform_defs.engine.inputs.progress import Progress
-from platform_defs.engine.inputs.reader import Reading
+from platform_defs.engine.inputs.workspace import Workspace
 from platform_defs.engine.lake.small_queries import materialize
 from platform_defs.engine.ledger.columns import pc
 
@@ -47,12 +47,12 @@ class KeptRows:
     """Reads and writes the kept rows of an asset that reads a source.
 
     Args:
-        reading: reads the lake.
+        workspace: the session, the lake and its ledger.
         asset: the asset.
         reads: what a step reads.
     """
 
-    reading: Reading
+    workspace: Workspace
     asset: DerivedAsset
     reads: ByKey
 
@@ -62,16 +62,16 @@ class KeptRows:
         If a new row may be within the TTL of rows that were forgotten, the step needs all rows of these keys, from the log.
         """
         complete_to = self._complete_to(before, after)
-        new_rows = self.reading.input(self.asset, 0, after.seq, after=complete_to)
+        new_rows = self.workspace.input(self.asset, 0, after.seq, after=complete_to)
         if complete_to and not self._table.has_columns_of(new_rows):
-            complete_to, new_rows = 0, self.reading.input(self.asset, 0, after.seq)
+            complete_to, new_rows = 0, self.workspace.input(self.asset, 0, after.seq)
         if not complete_to:
             return StepRows(None, new_rows, keys_of([new_rows], self.reads.key), new_rows)
         kept_rows = self._table.rows()
         if self._may_need_forgotten_rows(complete_to, after):
             keys = keys_of([new_rows], self.reads.key)
             return StepRows(
-                kept_rows, new_rows, keys, materialize(rows_of_keys(self.reading.input(self.asset, 0, after.seq), keys, self.reads.key))
+                kept_rows, new_rows, keys, materialize(rows_of_keys(self.workspace.input(self.asset, 0, after.seq), keys, self.reads.key))
             )
         rows = materialize(
             self._with_keys(kept_rows, self._affected_keys(kept_rows, new_rows)).unionByName(new_rows, allowMissingColumns=True)
@@ -112,11 +112,11 @@ class KeptRows:
         if complete_to:
             yield StatePart("kept_rows", self.asset.kept)
         if complete_to < now.seq:
-            yield StatePart("event_log", self.reading.sources[self.asset.inputs[0]].log, {SEQ: (complete_to + 1, now.seq)})
+            yield StatePart("event_log", self.workspace.sources[self.asset.inputs[0]].log, {SEQ: (complete_to + 1, now.seq)})
 
     @property
     def _table(self) -> KeptTable:
-        return KeptTable(self.reading, self.asset)
+        return KeptTable(self.workspace, self.asset)
 
     @property
     def _operator(self) -> KeepsRows:
@@ -134,7 +134,7 @@ class KeptRows:
         metadata = self._table.usable_metadata(after.step)
         complete_to = 0 if metadata is None else metadata[_SEQ]
         by_clock = self._keeps.ttl is not None and self.reads.ttl_by == "processing"
-        had_other_clock = by_clock and self.reading.ledger.was_clock_set_back(complete_to, after.seq)
+        had_other_clock = by_clock and self.workspace.ledger.was_clock_set_back(complete_to, after.seq)
         return 0 if complete_to > before.seq or had_other_clock else complete_to
 
     def _may_need_forgotten_rows(self, complete_to: int, after: Progress) -> bool:
@@ -144,8 +144,8 @@ class KeptRows:
         """
         if self._keeps.ttl is None or self.reads.ttl_by == "processing":
             return False
-        watermark = clock_of_sources(self.reading, self.asset, "event", complete_to)
-        first_times = self.reading.ledger.source(self.asset.inputs[0]).batches_with_rows(complete_to, after.seq)["first_event_time"]
+        watermark = clock_of_sources(self.workspace, self.asset, "event", complete_to)
+        first_times = self.workspace.ledger.source(self.asset.inputs[0]).batches_with_rows(complete_to, after.seq)["first_event_time"]
         oldest = pc.min(first_times).as_py()
         if watermark is None or oldest is None:
             return False
@@ -155,7 +155,7 @@ class KeptRows:
 
     def _oldest_needed(self, after: Progress) -> int | None:
         """The rows of a key are forgotten if its newest row is before this time, in ms; None if no rows are forgotten."""
-        ttl, clock = self._keeps.ttl, clock_of_sources(self.reading, self.asset, self.reads.ttl_by, after.seq)
+        ttl, clock = self._keeps.ttl, clock_of_sources(self.workspace, self.asset, self.reads.ttl_by, after.seq)
         if ttl is None or clock is None:
             return None
         return clock - (ttl if self.reads.ttl_by == "processing" else 2 * ttl)  # later rows may be as far as the TTL behind the watermark
@@ -167,7 +167,7 @@ class KeptRows:
         return keys_of([new_rows, self._with_keys(kept_rows, keys_of([new_rows], self.reads.row_key))], self.reads.key)
 
     def _with_keys(self, kept_rows: DataFrame, keys: DataFrame) -> DataFrame:
-        return rows_with_keys(self.reading.lake, self.asset.kept, kept_rows, keys)
+        return rows_with_keys(self.workspace.lake, self.asset.kept, kept_rows, keys)
 
     def _forgotten_keys(self, kept_rows: DataFrame, oldest: int) -> DataFrame:
         """The keys whose rows are no longer needed."""

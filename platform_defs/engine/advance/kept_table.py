@@ -20,7 +20,7 @@ from operators.changelog import DELETE, OWN_CHANGE, UPDATE_BEFORE, difference
 from operators.engine_columns import ARRIVAL, BATCH_TIME, PARTIAL, PERIOD_END, PERIOD_START, SEQ
 from platform_defs.engine.faults import point
 from platform_defs.engine.inputs.identity import identity_of
-from platform_defs.engine.inputs.reader import Reading
+from platform_defs.engine.inputs.workspace import Workspace
 from platform_defs.engine.lake.commits import APPLICATION
 from platform_defs.engine.lake.errors import LakeError, UnreadableLogError
 from platform_defs.engine.lake.small_queries import is_small, materialize
@@ -37,11 +37,11 @@ class KeptTable:
     """Reads and writes the kept rows of an asset.
 
     Args:
-        reading: reads the lake.
+        workspace: the session, the lake and its ledger.
         asset: the asset.
     """
 
-    reading: Reading
+    workspace: Workspace
     asset: DerivedAsset
 
     def usable_metadata(self, number: int | None = None) -> dict[str, Any] | None:
@@ -57,11 +57,11 @@ class KeptTable:
 
     def rows(self) -> DataFrame:
         """All kept rows."""
-        return self.reading.lake.read(self.reading.spark, self.asset.kept)
+        return self.workspace.lake.read(self.workspace.spark, self.asset.kept)
 
     def has_columns_of(self, log: DataFrame) -> bool:
         """Whether the kept rows have the columns of the log's rows."""
-        kept_columns = StructType([column for column in self.reading.lake.schema(self.asset.kept).fields if column.name not in _ADDED])
+        kept_columns = StructType([column for column in self.workspace.lake.schema(self.asset.kept).fields if column.name not in _ADDED])
         return not differing_columns(kept_columns, log.drop(BATCH_TIME).schema)
 
     def replace(self, rows: DataFrame, upto: dict[str, Any], number: int, pruned_by: Sequence[str]) -> None:
@@ -73,7 +73,7 @@ class KeptTable:
             number: the step's number.
             pruned_by: the columns for data skipping, in addition to those that identify a row.
         """
-        lake, table = self.reading.lake.live, self.asset.kept
+        lake, table = self.workspace.lake.live, self.asset.kept
         ahead = max(0, self._committed + 1 - number)
         metadata, skipping = self._metadata(upto, ahead), [*dict.fromkeys([*pruned_by, *_ID])]
         deletion_vectors = not is_small(rows)
@@ -90,7 +90,7 @@ class KeptTable:
             upto: the point up to which all kept rows are then complete, as metadata.
             number: the step's number.
         """
-        lake, table, ahead = self.reading.lake.live, self.asset.kept, (self._newest_metadata() or {}).get(_AHEAD, 0)
+        lake, table, ahead = self.workspace.lake.live, self.asset.kept, (self._newest_metadata() or {}).get(_AHEAD, 0)
         metadata, number = self._metadata(upto, ahead), number + ahead
         changes = difference(before, rows.select(*before.columns), key=_ID, change=OWN_CHANGE)
         changes = changes.where(F.col(OWN_CHANGE) != UPDATE_BEFORE)
@@ -104,13 +104,13 @@ class KeptTable:
 
     def forget(self) -> None:
         """Make the kept rows unusable, so that the next step makes them from the log."""
-        lake = self.reading.lake.live
+        lake = self.workspace.lake.live
         if self._newest_metadata() is not None:
-            lake.overwrite(lake.no_rows(self.reading.spark, lake.schema(self.asset.kept)), self.asset.kept, {KEPT: {}})
+            lake.overwrite(lake.no_rows(self.workspace.spark, lake.schema(self.asset.kept)), self.asset.kept, {KEPT: {}})
 
     def _newest_metadata(self) -> dict[str, Any] | None:
         try:
-            commit = self.reading.lake.newest_commit(self.asset.kept, KEPT)
+            commit = self.workspace.lake.newest_commit(self.asset.kept, KEPT)
         except UnreadableLogError:
             raise
         except LakeError:  # its log was cleaned up by another program
@@ -120,14 +120,14 @@ class KeptTable:
     @property
     def _made_by(self) -> str:
         """A hash that changes when other rows may be needed: with any parameter of the operator, or with the identity of a log."""
-        logs = self.reading.input_identities(self.asset).values()
+        logs = self.workspace.input_identities(self.asset).values()
         parts = [identity_of(self.asset), repr(self.asset.operator.reads), repr(self.asset.operator), *sorted(logs)]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
     @property
     def _committed(self) -> int:
         """The number of the newest commit; 0 for none."""
-        return self.reading.lake.transaction(self.asset.kept, APPLICATION) or 0
+        return self.workspace.lake.transaction(self.asset.kept, APPLICATION) or 0
 
     def _metadata(self, upto: dict[str, Any], ahead: int) -> dict[str, Any]:
         """The metadata of a commit. `ahead` is the commit's number less that of its step: 0, unless the step numbers began again."""

@@ -16,7 +16,8 @@ from operators.timing import ClosedRange
 from platform_defs.engine.advance.kept_table import KeptTable
 from platform_defs.engine.advance.state import StatePart
 from platform_defs.engine.inputs.progress import Progress
-from platform_defs.engine.inputs.reader import Reading, Span
+from platform_defs.engine.inputs.span import Span
+from platform_defs.engine.inputs.workspace import Workspace
 from platform_defs.engine.ledger.columns import pc
 
 MANY_VERSIONS = 20_000
@@ -42,23 +43,27 @@ class KeptVersions:
     """Reads and writes the kept versions of an asset.
 
     Args:
-        reading: reads the lake.
+        workspace: the session, the lake and its ledger.
         asset: the asset.
         index: the index of the input of versions, which is a source.
     """
 
-    reading: Reading
+    workspace: Workspace
     asset: DerivedAsset
     index: int
 
     @classmethod
-    def of(cls, reading: Reading, asset: DerivedAsset) -> "KeptVersions | None":
+    def of(cls, workspace: Workspace, asset: DerivedAsset) -> "KeptVersions | None":
         """The kept versions of an asset; None unless exactly one input has versions without a `max_age`, and it is a source."""
         reads = asset.operator.reads
         inputs = [index for index in range(len(asset.inputs)) if reads.is_versioned(index) and reads.lookback_of(index) is None]
-        if len(inputs) != 1 or not isinstance(asset.operator, KeepsVersions) or not reading.input_named(asset.inputs[inputs[0]]).is_source:
+        if (
+            len(inputs) != 1
+            or not isinstance(asset.operator, KeepsVersions)
+            or not workspace.input_named(asset.inputs[inputs[0]]).is_source
+        ):
             return None
-        return cls(reading, asset, inputs[0])
+        return cls(workspace, asset, inputs[0])
 
     def needed_versions(self, closing: ClosedRange, head: int) -> DataFrame | None:
         """The versions that rows of a range may look up; None if all must be read from the log."""
@@ -74,7 +79,7 @@ class KeptVersions:
         if complete is None or now.closed_to is None or now.closed_to + 1 < complete.results_from:
             return None
         ranges = {SEQ: (complete.upto + 1, now.seq)} if self._is_by_arrival else {SEQ: (None, now.seq), EVENT_TIME: (complete.upto, None)}
-        log = self.reading.sources[self.asset.inputs[self.index]].log
+        log = self.workspace.sources[self.asset.inputs[self.index]].log
         return iter((StatePart("kept_rows", self.asset.kept), StatePart("event_log", log, ranges)))
 
     def commit(self, after: Progress) -> None:
@@ -97,7 +102,7 @@ class KeptVersions:
 
     @property
     def _table(self) -> KeptTable:
-        return KeptTable(self.reading, self.asset)
+        return KeptTable(self.workspace, self.asset)
 
     @property
     def _operator(self) -> KeepsVersions:
@@ -115,8 +120,8 @@ class KeptVersions:
     def _log_versions(self, complete: _Completeness | None, head: int, last: int | None) -> DataFrame:
         """The versions of the log that are not among the kept ones, up to a batch and an event time."""
         if self._is_by_arrival:
-            return self.reading.input(self.asset, self.index, head, after=0 if complete is None else complete.upto)
-        return self.reading.input(self.asset, self.index, head, Span(None if complete is None else complete.upto, last))
+            return self.workspace.input(self.asset, self.index, head, after=0 if complete is None else complete.upto)
+        return self.workspace.input(self.asset, self.index, head, Span(None if complete is None else complete.upto, last))
 
     def _complete_after(self, after: Progress) -> _Completeness:
         """Up to where kept versions are complete after a step: of earlier versions, later rows can look up only the newest of each key.
@@ -131,7 +136,7 @@ class KeptVersions:
         first = after.seq + 1
         for index, name in enumerate(self.asset.inputs):
             if index != self.index:
-                batches = self.reading.ledger.source(name).batches_with_rows(0, after.seq)
+                batches = self.workspace.ledger.source(name).batches_with_rows(0, after.seq)
                 open_batches = batches.filter(pc.greater_equal(batches["last_event_time"], closed_to))
                 first = min(first, pc.min(open_batches["seq"]).as_py() or first)
         return _Completeness(first - 1, closed_to + 1)
@@ -139,7 +144,7 @@ class KeptVersions:
     def _count_missing(self, complete: _Completeness | None, complete_after: _Completeness, head: int) -> int:
         """An estimate, from the ledger's row counts, of how many versions a commit after a step would add to the kept versions."""
         after = complete.upto if complete is not None and self._is_by_arrival else 0
-        batches = self.reading.ledger.source(self.asset.inputs[self.index]).batches_with_rows(
+        batches = self.workspace.ledger.source(self.asset.inputs[self.index]).batches_with_rows(
             after, complete_after.upto if self._is_by_arrival else head
         )
         if not self._is_by_arrival:

@@ -4,34 +4,34 @@ from assets.contracts import DerivedAsset
 from platform_defs.engine.advance.corrections import unread_corrections
 from platform_defs.engine.advance.position import position_of
 from platform_defs.engine.inputs.progress import stored_progress
-from platform_defs.engine.inputs.reader import Reading
+from platform_defs.engine.inputs.workspace import Workspace
 
 
-def final_before(reading: Reading, asset: DerivedAsset) -> int | None:
+def final_before(workspace: Workspace, asset: DerivedAsset) -> int | None:
     """The event time (epoch ms) before which no row of an input can be in a new result any more, nor change one; None if there is none.
 
     An input's row at `t` is in results with `t <= final_at <= t + wait`, where `wait` is the lookback plus the output watermark delay.
     """
-    oldest, reads = oldest_change(reading, asset), asset.operator.reads
+    oldest, reads = oldest_change(workspace, asset), asset.operator.reads
     return None if oldest is None else oldest - reads.watermark_delay - reads.longest_lookback - 1
 
 
-def oldest_change(reading: Reading, asset: DerivedAsset) -> int | None:
+def oldest_change(workspace: Workspace, asset: DerivedAsset) -> int | None:
     """The least `final_at` (epoch ms) of results that a table of closed ranges may still add or correct; None if there is no limit.
 
     A step adds results after `closed_to`. A row that is not late yet may correct results as far back as the allowed lateness and the
     lookback. A correction of an input table reaches as far back as that table may change.
     """
-    now, reads = stored_progress(reading.lake, asset), asset.operator.reads
+    now, reads = stored_progress(workspace.lake, asset), asset.operator.reads
     if not reads.closes_ranges or now.closed_to is None:
         return None
     times = [now.closed_to - (reads.lateness + reads.longest_lookback if reads.lateness or reads.recorded else 0)]
-    for table in reading.tables_of(asset):
-        oldest_of_table = oldest_change(reading, table)
+    for table in workspace.tables_of(asset):
+        oldest_of_table = oldest_change(workspace, table)
         if oldest_of_table is None:
             return None
         times.append(oldest_of_table - table.operator.reads.watermark_delay - 1)
-    if reading.tables_of(asset):
-        corrections = unread_corrections(position_of(reading, asset, now))
+    if workspace.tables_of(asset):
+        corrections = unread_corrections(position_of(workspace, asset, now))
         times += [0 if correction.after is None else correction.after + 1 for correction in corrections]
     return min(times)

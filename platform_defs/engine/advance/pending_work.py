@@ -15,8 +15,8 @@ from platform_defs.engine.ingest.idle_sources import idle_sources
 from platform_defs.engine.inputs.changelog_reader import APPLIED
 from platform_defs.engine.inputs.progress import Progress, progress, stored_progress
 from platform_defs.engine.inputs.progress_errors import ProgressError
-from platform_defs.engine.inputs.reader import Reading
 from platform_defs.engine.inputs.retained import Cut, KeptDays
+from platform_defs.engine.inputs.workspace import Workspace
 
 
 @dataclass(frozen=True)
@@ -24,10 +24,10 @@ class PendingWork:
     """Reports pending work.
 
     Args:
-        reading: reads the lake and its ledger; it needs no session.
+        workspace: the lake and its ledger; it needs no session.
     """
 
-    reading: Reading
+    workspace: Workspace
 
     def describe_progress(self, asset: str) -> dict[str, Any]:
         """An asset's progress: `steps`, `closed_to` and `watermark` (epoch ms or None), `lag_ms`, `complete_to` (date or None).
@@ -56,17 +56,17 @@ class PendingWork:
 
     def kept_days(self, asset: str) -> KeptDays | None:
         """From when on an asset can still be computed, if retention has removed rows of its inputs; None if from the beginning on."""
-        return self.reading.kept_days(self.reading.assets[asset])
+        return self.workspace.kept_days(self.workspace.assets[asset])
 
     def cut(self, source: str) -> Cut | None:
         """What retention has removed from a source's event log; None for nothing."""
-        return self.reading.cut(source)
+        return self.workspace.cut(source)
 
     def refusal_reason(self, asset: str) -> str | None:
         """Why an asset's table is refused: it was made with other settings, or from other tables; None if it is not."""
-        derived = self.reading.assets[asset]
+        derived = self.workspace.assets[asset]
         try:
-            self.reading.require_same_inputs(derived, progress(self.reading.lake, derived))
+            self.workspace.require_same_inputs(derived, progress(self.workspace.lake, derived))
         except ProgressError as error:
             return str(error)
         return None
@@ -94,7 +94,7 @@ class PendingWork:
 
     def all_days(self, since: int | None = None) -> tuple[date, date] | None:
         """The days that an advance of all assets would compute; see `days`."""
-        ranges = [days for name in self.reading.assets if (days := self.days(name, since)) is not None]
+        ranges = [days for name in self.workspace.assets if (days := self.days(name, since)) is not None]
         return (min(first for first, _ in ranges), max(last for _, last in ranges)) if ranges else None
 
     def upserted_tables(self) -> list[str]:
@@ -103,13 +103,13 @@ class PendingWork:
         Pending work is a new row of a source, a new step of an upstream table, a step that was killed before its changes were applied, or,
         if keys have a TTL, any new batch.
         """
-        tables, ledger = list[str](), self.reading.ledger.history
-        for name, asset in self.reading.assets.items():
+        tables, ledger = list[str](), self.workspace.ledger.history
+        for name, asset in self.workspace.assets.items():
             if self._has_days(name):
                 continue
             now = self.progress(name)
             has_new_rows = can_change_rows(ledger, asset, now.seq, ledger.head)
-            upstream_tables = [upstream.name for upstream in self.reading.tables_of(asset)]
+            upstream_tables = [upstream.name for upstream in self.workspace.tables_of(asset)]
             is_behind = any(upstream in tables or self.progress(upstream).step > now.read.get(upstream, 0) for upstream in upstream_tables)
             if has_new_rows or is_behind or (now.step and self._applied_step(name) < now.step):
                 tables.append(name)
@@ -117,18 +117,18 @@ class PendingWork:
 
     def idle(self) -> list[str]:
         """The sources for which an ingest would write a control batch: they became idle, or follow the clock and results wait for it."""
-        ledger, sources = self.reading.ledger, self.reading.sources
+        ledger, sources = self.workspace.ledger, self.workspace.sources
         if not ledger.head:
             return []
-        now, waits = ledger.now(), waits_of(sources, self.reading.assets)
+        now, waits = ledger.now(), waits_of(sources, self.workspace.assets)
         return [*idle_sources(ledger, sources, now), *waiting_sources(ledger, sources, waits, now)]
 
     def busy(self) -> str | None:
         """The writer of an asset's table at this moment; None if no asset has one."""
-        return next((busy for name in self.reading.assets if (busy := self.reading.lake.present_writer(name))), None)
+        return next((busy for name in self.workspace.assets if (busy := self.workspace.lake.present_writer(name))), None)
 
     def _holding_source_state(self, asset: str) -> dict[str, Any]:
-        holder = find_holding_source(self.reading, asset)
+        holder = find_holding_source(self.workspace, asset)
         return {"held_back_by": holder and holder.source, "held_back_ms": holder and holder.behind_ms}
 
     def _retention_state(self, asset: str) -> dict[str, Any]:
@@ -140,22 +140,22 @@ class PendingWork:
 
     def _has_days(self, asset: str) -> bool:
         """Whether an asset computes closed ranges, which Dagster materializes by day."""
-        return self.reading.assets[asset].operator.reads.closes_ranges
+        return self.workspace.assets[asset].operator.reads.closes_ranges
 
     def progress(self, asset: str) -> Progress:
         """An asset's progress."""
-        return stored_progress(self.reading.lake, self.reading.assets[asset])
+        return stored_progress(self.workspace.lake, self.workspace.assets[asset])
 
     def _position(self, asset: str) -> Position:
-        return position_of(self.reading, self.reading.assets[asset], self.progress(asset))
+        return position_of(self.workspace, self.workspace.assets[asset], self.progress(asset))
 
     def _applied_step(self, asset: str) -> int:
-        commit = self.reading.lake.newest_commit(asset, APPLIED)
+        commit = self.workspace.lake.newest_commit(asset, APPLIED)
         return 0 if commit is None else commit.value["step"]
 
     def event_times(self, asset: str) -> tuple[int, int] | None:
         """The oldest and newest event time of all upstream sources of an asset; None if they have no rows."""
-        ledger, sources = self.reading.ledger, self.reading.input_named(asset).sources
+        ledger, sources = self.workspace.ledger, self.workspace.input_named(asset).sources
         first = min((time for name in sources if (time := ledger.source(name).oldest) is not None), default=None)
         newest = [row.max_event_time for name, row in ledger.newest_rows().items() if name in sources and row.max_event_time is not None]
         return None if first is None or not newest else (first, max(newest))
@@ -165,7 +165,7 @@ class PendingWork:
 
         The ledger records the first and last time of each batch. If the first is before `since`, the last is used.
         """
-        sources = [self.reading.ledger.source(name) for name in self.reading.input_named(asset).sources]
+        sources = [self.workspace.ledger.source(name) for name in self.workspace.input_named(asset).sources]
         later_times = [time for source in sources if since is not None and (time := source.oldest_since(since)) is not None]
         return min(later_times or [source.oldest for source in sources if source.oldest is not None], default=None)
 

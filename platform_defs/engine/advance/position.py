@@ -9,8 +9,8 @@ from operators.engine_columns import EVENT_TIME
 from platform_defs.engine.advance.step_size import can_change_rows
 from platform_defs.engine.inputs.changelog_reader import APPLIED
 from platform_defs.engine.inputs.progress import Progress, stored_progress
-from platform_defs.engine.inputs.reader import Reading
 from platform_defs.engine.inputs.result_rows import watermark_past
+from platform_defs.engine.inputs.workspace import Workspace
 from platform_defs.engine.ledger.history import History
 
 _FIRST_TIME, _LAST_TIME = -62_135_596_800_000, 253_402_300_799_999
@@ -122,66 +122,66 @@ class Position:
         return self.progress.read.get(table, 0)
 
 
-def position_of(reading: Reading, asset: DerivedAsset, now: Progress, head: int | None = None) -> Position:
+def position_of(workspace: Workspace, asset: DerivedAsset, now: Progress, head: int | None = None) -> Position:
     """The position of an asset.
 
     Args:
-        reading: reads the lake and its ledger; it needs no session.
+        workspace: the lake and its ledger; it needs no session.
         asset: the asset.
         now: its progress.
         head: the last batch that a step may handle; by default the ledger's newest.
     """
-    ledger = reading.ledger.history
+    ledger = workspace.ledger.history
     head = ledger.head if head is None else head
-    read = {table.name: now.read.get(table.name, None if now.closed_to is None else 0) for table in reading.tables_of(asset)}
-    tables = {table.name: _upstream(reading, asset, table, read[table.name], head) for table in reading.tables_of(asset)}
-    kept_days = reading.kept_days(asset) if now.closed_to is None and asset.operator.reads.closes_ranges else None
+    read = {table.name: now.read.get(table.name, None if now.closed_to is None else 0) for table in workspace.tables_of(asset)}
+    tables = {table.name: _upstream(workspace, asset, table, read[table.name], head) for table in workspace.tables_of(asset)}
+    kept_days = workspace.kept_days(asset) if now.closed_to is None and asset.operator.reads.closes_ranges else None
     start = None if kept_days is None else kept_days.first - 1
-    return Position(asset, now, ledger, head, reading.operator_timeline(asset).after[head], tables, start)
+    return Position(asset, now, ledger, head, workspace.operator_timeline(asset).after[head], tables, start)
 
 
-def _upstream(reading: Reading, asset: DerivedAsset, table: DerivedAsset, read: int | None, head: int) -> Upstream:
+def _upstream(workspace: Workspace, asset: DerivedAsset, table: DerivedAsset, read: int | None, head: int) -> Upstream:
     """A table that an asset reads.
 
     Args:
-        reading: reads the lake and its ledger.
+        workspace: the lake and its ledger.
         asset: the reader.
         table: the asset that makes the table.
         read: the last step of the table that the reader has read; None for a reader that has closed nothing yet.
         head: the last batch that the reader may handle.
     """
     if table.operator.emits.upserts:
-        commit = reading.lake.newest_commit(table.name, APPLIED)
+        commit = workspace.lake.newest_commit(table.name, APPLIED)
         complete = None if commit is None else CompleteUpTo(commit.value["step"], commit.value["seq"])
-        watermark = _watermark_of_upserted(reading, asset, table, complete or CompleteUpTo(0, 0), head)
-        changed = () if complete is None or read is None else _changed_times(reading, table, read, complete.step)
+        watermark = _watermark_of_upserted(workspace, asset, table, complete or CompleteUpTo(0, 0), head)
+        changed = () if complete is None or read is None else _changed_times(workspace, table, read, complete.step)
         return Upstream(table, complete, watermark, changed)
-    now = stored_progress(reading.lake, table)
-    return Upstream.of_results(table, now, read or 0, watermark_past(reading, asset, table, now.closed_to, head))
+    now = stored_progress(workspace.lake, table)
+    return Upstream.of_results(table, now, read or 0, watermark_past(workspace, asset, table, now.closed_to, head))
 
 
-def _watermark_of_upserted(reading: Reading, asset: DerivedAsset, table: DerivedAsset, complete: CompleteUpTo, head: int) -> int | None:
+def _watermark_of_upserted(workspace: Workspace, asset: DerivedAsset, table: DerivedAsset, complete: CompleteUpTo, head: int) -> int | None:
     """The watermark up to which an upserted table `table` has all rows. The table need not exist, if no row of it has arrived yet.
 
     It is the operator's watermark after the last batch that the table has handled, or that brought it no rows. If the table reads another
     table, the result is at most the other table's watermark as of the step that was read. While all sources of the table are idle, it is
     the watermark of the reader: every later change of the table corrects the reader's results.
     """
-    seq = head if not can_change_rows(reading.ledger.history, table, complete.seq, head) else min(complete.seq, head)
-    if reading.timeline(table.name).idle[seq] and seq == head:
-        return reading.operator_timeline(asset).after[seq]
-    watermarks = [reading.operator_timeline(table).after[seq]]
-    now = stored_progress(reading.lake, table)
-    for input_table in reading.tables_of(table):
-        upstream = _upstream(reading, table, input_table, None, head)
+    seq = head if not can_change_rows(workspace.ledger.history, table, complete.seq, head) else min(complete.seq, head)
+    if workspace.timeline(table.name).idle[seq] and seq == head:
+        return workspace.operator_timeline(asset).after[seq]
+    watermarks = [workspace.operator_timeline(table).after[seq]]
+    now = stored_progress(workspace.lake, table)
+    for input_table in workspace.tables_of(table):
+        upstream = _upstream(workspace, table, input_table, None, head)
         is_newest = upstream.complete is not None and upstream.complete.step == now.read.get(input_table.name, 0)
         watermarks.append(upstream.watermark if is_newest else None)
     return None if None in watermarks else min(watermark for watermark in watermarks if watermark is not None)
 
 
-def _changed_times(reading: Reading, table: DerivedAsset, last_read: int, upto: int) -> tuple[EventTimeRange, ...]:
+def _changed_times(workspace: Workspace, table: DerivedAsset, last_read: int, upto: int) -> tuple[EventTimeRange, ...]:
     """The event times of the changes of an upserted table in the steps `last_read < step <= upto`, from the statistics of its changelog."""
-    ends = reading.lake.time_extent(table.changelog, EVENT_TIME, {STEP: (last_read + 1, upto)}) if last_read < upto else None
+    ends = workspace.lake.time_extent(table.changelog, EVENT_TIME, {STEP: (last_read + 1, upto)}) if last_read < upto else None
     if ends is None:
         return ()
     first, last = ends

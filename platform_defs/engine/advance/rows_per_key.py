@@ -17,7 +17,8 @@ from operators.columns import temporary
 from operators.contract import SplitsKeys
 from operators.timing import ClosedRange
 from platform_defs.engine.advance.step_size import rows_of_range
-from platform_defs.engine.inputs.reader import Reading, Span
+from platform_defs.engine.inputs.span import Span
+from platform_defs.engine.inputs.workspace import Workspace
 from platform_defs.engine.lake.small_queries import collect
 
 MANY_ROWS = 1_000_000
@@ -31,11 +32,11 @@ _GROUPS = 1 << 16
 _SIDE = temporary("side")
 
 
-def split_keys(reading: Reading, asset: DerivedAsset, closing: ClosedRange, head: int) -> DerivedAsset:
+def split_keys(workspace: Workspace, asset: DerivedAsset, closing: ClosedRange, head: int) -> DerivedAsset:
     """The asset with an operator that splits keys by time, if the keys of a range have very many rows; else the asset itself.
 
     Args:
-        reading: reads the inputs.
+        workspace: the session, the lake and its ledger.
         asset: the asset.
         closing: the range that a step closes.
         head: the last batch that the step reads.
@@ -44,13 +45,13 @@ def split_keys(reading: Reading, asset: DerivedAsset, closing: ClosedRange, head
     if not isinstance(operator, SplitsKeys):
         return asset
     after = None if closing.after is None else closing.after - operator.reads.longest_lookback
-    rows = rows_of_range(reading.ledger.history, asset, after, closing.upto, head)
+    rows = rows_of_range(workspace.ledger.history, asset, after, closing.upto, head)
     if rows.number < MANY_ROWS:
         return asset
     first, last = rows.middle(_PARTS)
     if last - first < operator.bucket_ms:
         return asset
-    frames = [reading.input(asset, index, head, Span(first, last)) for index in range(len(asset.inputs))]
+    frames = [workspace.input(asset, index, head, Span(first, last)) for index in range(len(asset.inputs))]
     if _comparisons_per_row(frames, operator.key) * _PARTS < _MANY_COMPARISONS:
         return asset
     return replace(asset, operator=operator.in_time_buckets())

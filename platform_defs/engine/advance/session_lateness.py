@@ -18,12 +18,13 @@ from platform_defs.engine.faults import point
 from platform_defs.engine.inputs.lateness_decisions import DECIDED, generation_of, seq_of
 from platform_defs.engine.inputs.older_rows import with_older_rows
 from platform_defs.engine.inputs.progress import stored_progress
-from platform_defs.engine.inputs.reader import Reading, Span
+from platform_defs.engine.inputs.span import Span
+from platform_defs.engine.inputs.workspace import Workspace
 from platform_defs.engine.lake.small_queries import materialize
 from platform_defs.engine.ledger import watermarks
 
 
-def decide_lateness(reading: Reading, asset: DerivedAsset, head: int) -> None:
+def decide_lateness(workspace: Workspace, asset: DerivedAsset, head: int) -> None:
     """Decide and record which rows are late, for each batch up to `head` that is not decided; only for operators that ask for it.
 
     Raises:
@@ -34,32 +35,32 @@ def decide_lateness(reading: Reading, asset: DerivedAsset, head: int) -> None:
         return
     if not isinstance(operator, DecidesLateness):
         raise OperatorError(f"{type(operator).__name__} reads recorded decisions, so it needs `lateness_decisions(watermark, *frames)`")
-    tables = [table.name for table in reading.tables_of(asset)]
-    generation = stored_progress(reading.lake, asset).generation
-    newest = reading.lake.newest_commit(asset.decisions, DECIDED)
+    tables = [table.name for table in workspace.tables_of(asset)]
+    generation = stored_progress(workspace.lake, asset).generation
+    newest = workspace.lake.newest_commit(asset.decisions, DECIDED)
     starts_anew, last_decided = newest is not None and generation_of(newest.value) != generation, None if newest is None else newest.value
-    after, timeline = 0 if starts_anew else seq_of(last_decided), reading.operator_timeline(asset)
+    after, timeline = 0 if starts_anew else seq_of(last_decided), workspace.operator_timeline(asset)
     watermark_by_batch: dict[int, int] = {}
     for name in asset.inputs:
         if name not in tables:
-            watermark_by_batch |= watermarks.possibly_late_batches(reading.ledger.source(name), timeline, after, head)
+            watermark_by_batch |= watermarks.possibly_late_batches(workspace.ledger.source(name), timeline, after, head)
     for seq, watermark in sorted(watermark_by_batch.items()):
         lookback = 2 * operator.reads.longest_lookback + operator.reads.lateness
-        frames = [_frame(reading, asset, index, seq, watermark - lookback) for index in range(len(asset.inputs))]
+        frames = [_frame(workspace, asset, index, seq, watermark - lookback) for index in range(len(asset.inputs))]
         point("decisions.before_commit")
         with checkpoints_by(materialize):  # as small queries, if the rows are few
             rows = operator.lateness_decisions(watermark, *frames).withColumnsRenamed({SESSION: "session", WHICH: "which"})
         newly_decided = {"seq": seq, "generation": generation} if generation else seq
         if starts_anew:
-            reading.lake.overwrite(rows, asset.decisions, {DECIDED: newly_decided}, pruned_by=[SEQ])
+            workspace.lake.overwrite(rows, asset.decisions, {DECIDED: newly_decided}, pruned_by=[SEQ])
         else:
-            reading.lake.append(rows, asset.decisions, {DECIDED: newly_decided}, after=last_decided, pruned_by=[SEQ])
+            workspace.lake.append(rows, asset.decisions, {DECIDED: newly_decided}, after=last_decided, pruned_by=[SEQ])
         starts_anew, last_decided = False, newly_decided
         point("decisions.after_commit")
 
 
-def _frame(reading: Reading, asset: DerivedAsset, index: int, seq: int, first: int) -> DataFrame:
+def _frame(workspace: Workspace, asset: DerivedAsset, index: int, seq: int, first: int) -> DataFrame:
     """An input's rows up to and including a batch: those since the start of the oldest open session, and all of the batch's own."""
-    history = reading.ledger.source(asset.inputs[index])
-    rows = with_older_rows(lambda span, after: reading.input(asset, index, seq, span, after), Span(first), history, seq - 1, seq)
+    history = workspace.ledger.source(asset.inputs[index])
+    rows = with_older_rows(lambda span, after: workspace.input(asset, index, seq, span, after), Span(first), history, seq - 1, seq)
     return rows.withColumn(NEW, F.col(SEQ) == parameter(seq, SEQ))

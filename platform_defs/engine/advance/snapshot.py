@@ -12,7 +12,7 @@ def snapshot(advance: Advance) -> Advance:
         ProgressError: the asset's table was made with other settings, or an input was replaced since.
     """
     on_snapshot = advance.take_snapshot()
-    now = progress(on_snapshot.reading.lake, on_snapshot.asset)
-    advance.reading.ledger.require(now.seq, f"table {advance.asset.name}")
-    on_snapshot.reading.require_same_inputs(on_snapshot.asset, now)
+    now = progress(on_snapshot.workspace.lake, on_snapshot.asset)
+    advance.workspace.ledger.require(now.seq, f"table {advance.asset.name}")
+    on_snapshot.workspace.require_same_inputs(on_snapshot.asset, now)
     return on_snapshot

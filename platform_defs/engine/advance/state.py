@@ -8,7 +8,7 @@ from assets.contracts import DerivedAsset
 from operators.columns import RESULT_TIME
 from operators.engine_columns import EVENT_TIME, SEQ
 from platform_defs.engine.inputs.progress import Progress
-from platform_defs.engine.inputs.reader import Reading
+from platform_defs.engine.inputs.workspace import Workspace
 from platform_defs.engine.lake.data_skipping import Ends, FileSize
 from platform_defs.engine.lake.tables import Lake
 
@@ -35,26 +35,26 @@ class StatePart:
         return {(self.table, path): size for path, size in lake.file_sizes(self.table, self.within).items()}
 
 
-def input_rows(reading: Reading, asset: DerivedAsset, index: int, now: Progress, first: int | None = None) -> Iterator[StatePart]:
+def input_rows(workspace: Workspace, asset: DerivedAsset, index: int, now: Progress, first: int | None = None) -> Iterator[StatePart]:
     """The rows of an input that later steps of an asset may read: of a source those of handled batches, and of a table all.
 
     Args:
-        reading: reads the lake.
+        workspace: the session, the lake and its ledger.
         asset: the asset.
         index: the input's index.
         now: the asset's progress.
         first: the first event time (epoch ms); None for all rows.
     """
-    upstream = reading.input_named(asset.inputs[index])
+    upstream = workspace.input_named(asset.inputs[index])
     if upstream.table is None:
         times = {} if first is None else {EVENT_TIME: (first, None)}
-        yield StatePart("event_log", reading.sources[upstream.name].log, {SEQ: (None, now.seq), **times})
+        yield StatePart("event_log", workspace.sources[upstream.name].log, {SEQ: (None, now.seq), **times})
         return
     time = EVENT_TIME if upstream.table.operator.emits.upserts else RESULT_TIME
     yield StatePart("input_table", upstream.name, {} if first is None else {time: (first, None)})
 
 
-def all_input_rows(reading: Reading, asset: DerivedAsset, now: Progress) -> Iterator[StatePart]:
+def all_input_rows(workspace: Workspace, asset: DerivedAsset, now: Progress) -> Iterator[StatePart]:
     """The rows of all inputs that later steps of an asset may read, of any event time (see `input_rows`)."""
     for index in range(len(asset.inputs)):
-        yield from input_rows(reading, asset, index, now)
+        yield from input_rows(workspace, asset, index, now)

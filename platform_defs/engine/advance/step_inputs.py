@@ -16,8 +16,9 @@ from platform_defs.engine.inputs.changelog_reader import newest_changes, upstrea
 from platform_defs.engine.inputs.prepared_rows import prepare_table_rows
 from platform_defs.engine.inputs.progress import Progress
 from platform_defs.engine.inputs.progress_errors import ProgressError
-from platform_defs.engine.inputs.reader import EVER, Reading, Span
+from platform_defs.engine.inputs.span import EVER, Span
 from platform_defs.engine.inputs.table_changes import TableChanges, table_changes
+from platform_defs.engine.inputs.workspace import Workspace
 from platform_defs.engine.ledger.columns import pc
 
 
@@ -26,11 +27,11 @@ class StepInputs(ABC):
     """Reads an asset's inputs.
 
     Args:
-        reading: reads the lake.
+        workspace: the session, the lake and its ledger.
         asset: the asset.
     """
 
-    reading: Reading
+    workspace: Workspace
     asset: DerivedAsset
 
     def names_former_keys(self, row_key: Sequence[str]) -> bool:
@@ -83,17 +84,17 @@ class SourceRows(StepInputs):
 
     def clock(self, kind: TimeKind, after: Progress) -> int | None:
         """The asset's watermark after the last batch that the step handles, or the processing time of that batch."""
-        return clock_of_sources(self.reading, self.asset, kind, after.seq)
+        return clock_of_sources(self.workspace, self.asset, kind, after.seq)
 
     def rows_since(self, first: int, kind: TimeKind, after: Progress) -> list[DataFrame]:
         """The rows up to the last batch that the step handles; by processing time, those of the batches since then."""
         if kind == "event":
             return self._rows(after.seq, Span(first))
-        first_batch, times = self.reading.ledger.processing_times(after.seq)
+        first_batch, times = self.workspace.ledger.processing_times(after.seq)
         return self._rows(after.seq, after=first_batch + (pc.sum(pc.less(times, first)).as_py() or 0))
 
     def _rows(self, head: int, span: Span = EVER, after: int = 0) -> list[DataFrame]:
-        return [self.reading.input(self.asset, index, head, span, after) for index in range(len(self.asset.inputs))]
+        return [self.workspace.input(self.asset, index, head, span, after) for index in range(len(self.asset.inputs))]
 
 
 @dataclass(frozen=True)
@@ -119,7 +120,7 @@ class TableRows(StepInputs):
     @property
     def changes(self) -> TableChanges:
         """Reads what the table's steps changed."""
-        return table_changes(self.reading, self.upstream)
+        return table_changes(self.workspace, self.upstream)
 
     def all_rows(self, after: Progress) -> list[DataFrame]:
         """The table's rows as of the last step to read.
@@ -149,7 +150,7 @@ class TableRows(StepInputs):
         kind = self.asset.operator.reads.change
         if kind is None or not self.upstream.operator.emits.upserts:
             return None
-        changes = newest_changes(self.reading, self.upstream, read, upto).withColumnRenamed(CHANGE, kind)
+        changes = newest_changes(self.workspace, self.upstream, read, upto).withColumnRenamed(CHANGE, kind)
         return [self._prepared(changes, kind)]
 
     def clock(self, kind: TimeKind, after: Progress) -> int | None:
@@ -171,14 +172,14 @@ class TableRows(StepInputs):
         return prepare_table_rows(self.asset, 0, rows, [column for column in rows.columns if column not in (EVENT_TIME, *added)])
 
 
-def step_inputs(reading: Reading, asset: DerivedAsset) -> StepInputs:
+def step_inputs(workspace: Workspace, asset: DerivedAsset) -> StepInputs:
     """The inputs of an asset: source rows, or the changes of a table if it reads one."""
-    upstream = upstream_table(asset, reading.tables_of(asset))
-    return SourceRows(reading, asset) if upstream is None else TableRows(reading, asset, upstream)
+    upstream = upstream_table(asset, workspace.tables_of(asset))
+    return SourceRows(workspace, asset) if upstream is None else TableRows(workspace, asset, upstream)
 
 
-def clock_of_sources(reading: Reading, asset: DerivedAsset, kind: TimeKind, seq: int) -> int | None:
+def clock_of_sources(workspace: Workspace, asset: DerivedAsset, kind: TimeKind, seq: int) -> int | None:
     """The time in ms after a batch by which keys expire: the asset's watermark, or the batch's processing time; None if there is none."""
     if kind == "event":
-        return reading.operator_timeline(asset).after[seq]
-    return reading.ledger.processing_time(seq)
+        return workspace.operator_timeline(asset).after[seq]
+    return workspace.ledger.processing_time(seq)

@@ -17,7 +17,7 @@ from platform_defs.engine.advance.state import StatePart
 from platform_defs.engine.advance.step_inputs import StepInputs, step_inputs
 from platform_defs.engine.advance.upserted_table import UpsertedTable
 from platform_defs.engine.inputs.progress import Progress
-from platform_defs.engine.inputs.reader import Reading
+from platform_defs.engine.inputs.workspace import Workspace
 
 
 @dataclass(frozen=True)
@@ -25,17 +25,17 @@ class Strategy(ABC):
     """One way to advance an asset.
 
     Args:
-        reading: reads the lake.
+        workspace: the session, the lake and its ledger.
         asset: the asset.
     """
 
-    reading: Reading
+    workspace: Workspace
     asset: DerivedAsset
 
     @property
     def inputs(self) -> StepInputs:
         """The rows of sources, batch by batch, or an upstream changelog, step by step."""
-        return step_inputs(self.reading, self.asset)
+        return step_inputs(self.workspace, self.asset)
 
     @property
     def key(self) -> tuple[str, ...]:
@@ -54,9 +54,9 @@ class Strategy(ABC):
     def step(self, before: Progress, after: Progress) -> int:
         """Compute and commit the step from `before` to `after`; returns the number of rows, or changes, that it wrote."""
         if self.asset.operator.emits.upserts:
-            table = UpsertedTable(self.reading, self.asset)
+            table = UpsertedTable(self.workspace, self.asset)
             return table.commit(self.changes(table, before, after), after)
-        return AppendedTable(self.reading, self.asset).append(self.results(before, after), after)
+        return AppendedTable(self.workspace, self.asset).append(self.results(before, after), after)
 
     @abstractmethod
     def state(self, now: Progress) -> Iterator[StatePart]:
@@ -68,7 +68,7 @@ class Strategy(ABC):
 
     def forget(self) -> None:
         """Discard the rows that are kept beside the table; later steps make them again from the log."""
-        KeptTable(self.reading, self.asset).forget()
+        KeptTable(self.workspace, self.asset).forget()
 
     def final_results(self, closing: ClosedRange, head: int) -> DataFrame:
         """The results that are final in a range, computed from the inputs' rows up to batch `head`.

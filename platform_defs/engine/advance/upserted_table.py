@@ -21,7 +21,7 @@ from platform_defs.engine.faults import point
 from platform_defs.engine.inputs.changelog_reader import APPLIED, STEP, require_upserts, steps_of
 from platform_defs.engine.inputs.progress import PROGRESS, Progress, commit_step, progress, require_same_columns, stored_progress
 from platform_defs.engine.inputs.progress_errors import ProgressError
-from platform_defs.engine.inputs.reader import Reading
+from platform_defs.engine.inputs.workspace import Workspace
 from platform_defs.engine.lake.small_queries import collect, is_small, remember_rows, rows_in_memory
 from platform_defs.engine.lake.small_upserts import has_one_equality
 from platform_defs.engine.lake.tables import Lake
@@ -32,11 +32,11 @@ class UpsertedTable:
     """Writes an upserted table and its changelog.
 
     Args:
-        reading: reads the lake.
+        workspace: the session, the lake and its ledger.
         asset: the asset.
     """
 
-    reading: Reading
+    workspace: Workspace
     asset: DerivedAsset
 
     def commit(self, changes: DataFrame, after: Progress) -> int:
@@ -44,25 +44,25 @@ class UpsertedTable:
         check_free(changes, STEP)
         check_free(changes, CHANGED_AT)
         number = F.length(CHANGE).cast("bigint")  # `parameter` needs a bigint column that is never null
-        stamps = {STEP: parameter(after.step, number), CHANGED_AT: F.timestamp_millis(parameter(self.reading.ledger.now(), number))}
+        stamps = {STEP: parameter(after.step, number), CHANGED_AT: F.timestamp_millis(parameter(self.workspace.ledger.now(), number))}
         point("advance.before_changelog")
-        lake, rows = self.reading.lake, changes.withColumns(stamps)
+        lake, rows = self.workspace.lake, changes.withColumns(stamps)
         require_same_columns(lake, self.asset, rows)
         step_id = after.metadata(stored_progress(lake, self.asset))[PROGRESS]["id"]
         row_count = commit_step(
             lake, self.asset, rows, after, [*dict.fromkeys([STEP, *require_upserts(self.asset).key, *_event_time_columns(rows)])]
         )
         point("advance.after_changelog")
-        replace(self, reading=replace(self.reading, lake=lake.live))._apply(step_id, rows)
+        replace(self, workspace=replace(self.workspace, lake=lake.live))._apply(step_id, rows)
         return row_count
 
     def current(self, like: DataFrame) -> DataFrame:
         """The rows of the current table with the columns of `like`; no rows if there is no table yet."""
-        return self.reading.lake.read(self.reading.spark, self.asset.name, like.schema)
+        return self.workspace.lake.read(self.workspace.spark, self.asset.name, like.schema)
 
     def current_of(self, like: DataFrame, keys: DataFrame) -> DataFrame:
         """The current rows with the given keys. In a large table, files that cannot contain one of the keys are skipped."""
-        return rows_with_keys(self.reading.lake, self.asset.name, self.current(like), keys)
+        return rows_with_keys(self.workspace.lake, self.asset.name, self.current(like), keys)
 
     def repair(self, recomputed: DataFrame, now: Progress) -> dict[str, int]:
         """Commit the changes from the table to the recomputed rows, as one step; returns the number of changes of each kind."""
@@ -81,9 +81,9 @@ class UpsertedTable:
         Raises:
             ProgressError: the changelog was deleted or has lost steps that were applied to the table.
         """
-        if self.reading.lake.exists(self.asset.changelog):
+        if self.workspace.lake.exists(self.asset.changelog):
             self._apply()
-        elif (applied := self.reading.lake.newest_commit(self.asset.name, APPLIED)) is not None:
+        elif (applied := self.workspace.lake.newest_commit(self.asset.name, APPLIED)) is not None:
             raise ProgressError.lost_changelog(self.asset.name, self.asset.changelog, applied.value["step"])
 
     def _apply(self, step_id: str | None = None, changes: DataFrame | None = None) -> None:
@@ -93,7 +93,7 @@ class UpsertedTable:
             step_id: the `id` of the step that this process has just committed; None for none.
             changes: the rows that the step added to the changelog. If they are in memory, they are not read again.
         """
-        lake, key = self.reading.lake, require_upserts(self.asset).key
+        lake, key = self.workspace.lake, require_upserts(self.asset).key
         now, applied = progress(lake, self.asset), lake.newest_commit(self.asset.name, APPLIED)
         metadata = {APPLIED: {"step": now.step, "seq": now.seq, "generation": now.generation}}
         if applied is not None and (applied.value["step"], applied.value.get("generation", 0)) == (now.step, now.generation):
@@ -152,7 +152,7 @@ class UpsertedTable:
 
     def _unapplied(self, after: int, upto: int) -> DataFrame:
         """The last change of each key in the steps `after < step <= upto`."""
-        changelog = steps_of(self.reading, self.asset, after, upto)
+        changelog = steps_of(self.workspace, self.asset, after, upto)
         if upto - after == 1:  # `Upsert` requires that a step adds or removes at most one row of a key
             return changelog.where(F.col(CHANGE) != UPDATE_BEFORE)
         return last_changes(changelog, key=require_upserts(self.asset).key, order=STEP)

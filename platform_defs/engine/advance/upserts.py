@@ -20,7 +20,7 @@ from platform_defs.engine.advance.step_error import PromiseError
 from platform_defs.engine.advance.strategy import Strategy
 from platform_defs.engine.advance.upserted_table import UpsertedTable
 from platform_defs.engine.inputs.progress import Progress
-from platform_defs.engine.inputs.reader import Reading
+from platform_defs.engine.inputs.workspace import Workspace
 from platform_defs.engine.lake.small_queries import count, materialize
 
 
@@ -81,7 +81,7 @@ class MergedRows(Strategy):
 
     def _count_moving_back(self, operator: Promised, before: Progress, after: Progress) -> int:
         new_rows = self.inputs.mergeable_rows(before, after) or []
-        return count(operator.keys_moving_back(self._current(UpsertedTable(self.reading, self.asset), new_rows), *new_rows))
+        return count(operator.keys_moving_back(self._current(UpsertedTable(self.workspace, self.asset), new_rows), *new_rows))
 
     @property
     def _affected_by(self) -> tuple[str, ...]:
@@ -90,12 +90,12 @@ class MergedRows(Strategy):
 
     @property
     def _recomputed_keys(self) -> "RecomputedKeys":
-        return recomputed_keys(self.reading, self.asset, self.reads)
+        return recomputed_keys(self.workspace, self.asset, self.reads)
 
 
-def recomputed_keys(reading: Reading, asset: DerivedAsset, reads: NewRows) -> "RecomputedKeys":
+def recomputed_keys(workspace: Workspace, asset: DerivedAsset, reads: NewRows) -> "RecomputedKeys":
     """The strategy that gives the same rows as `MergedRows` from all rows of the affected keys, without the table's own rows."""
-    return RecomputedKeys(reading, asset, reads.recomputing(asset.operator.emits.key))
+    return RecomputedKeys(workspace, asset, reads.recomputing(asset.operator.emits.key))
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,7 @@ class RecomputedKeys(Strategy):
         rows = self._of_keys(keys, after)
         within_ttl = self._within_ttl(after)
         by_clock = self.reads.ttl_by == "processing"
-        if within_ttl is not None and by_clock and self.reading.ledger.was_clock_set_back(before.seq, after.seq):
+        if within_ttl is not None and by_clock and self.workspace.ledger.was_clock_set_back(before.seq, after.seq):
             keys = within_ttl  # the clock had been ahead and was set back, so that removed keys are within their TTL again
             rows = self._of_keys(keys, after)
         return self._difference(table, keys, rows, within_ttl)
@@ -153,7 +153,7 @@ class RecomputedKeys(Strategy):
     def state(self, now: Progress) -> Iterator[StatePart]:
         """The table's own rows, and all rows of the inputs."""
         yield StatePart("table", self.asset.name)
-        yield from all_input_rows(self.reading, self.asset, now)
+        yield from all_input_rows(self.workspace, self.asset, now)
 
     @property
     def _keys_can_change(self) -> bool:
@@ -202,7 +202,7 @@ class KeysOfKeptRows(RecomputedKeys):
 
     def step(self, before: Progress, after: Progress) -> int:
         """Compute and commit the step, then the rows that later steps need."""
-        kept_rows, table = KeptRows(self.reading, self.asset, self.reads), UpsertedTable(self.reading, self.asset)
+        kept_rows, table = KeptRows(self.workspace, self.asset, self.reads), UpsertedTable(self.workspace, self.asset)
         rows = kept_rows.rows_of_step(before, after)
         row_count = table.commit(self._changes(table, kept_rows, rows, after), after)
         kept_rows.commit(rows, after)
@@ -211,7 +211,7 @@ class KeysOfKeptRows(RecomputedKeys):
     def state(self, now: Progress) -> Iterator[StatePart]:
         """The table's own rows and the kept rows, or all rows of the input if the next step makes the kept rows from these."""
         yield StatePart("table", self.asset.name)
-        yield from KeptRows(self.reading, self.asset, self.reads).state(now)
+        yield from KeptRows(self.workspace, self.asset, self.reads).state(now)
 
     def _changes(self, table: UpsertedTable, kept_rows: KeptRows, step: StepRows, after: Progress) -> DataFrame:
         within_ttl, oldest = None, self._oldest_within_ttl(after)

@@ -11,7 +11,7 @@ from operators.columns import parameter
 from operators.errors import OperatorError
 from operators.steps import Emits
 from platform_defs.engine.inputs.progress_errors import ProgressError
-from platform_defs.engine.inputs.reader import Reading
+from platform_defs.engine.inputs.workspace import Workspace
 from platform_defs.engine.lake.commits import RETENTION
 from platform_defs.engine.lake.tables import LakeSnapshot
 
@@ -50,12 +50,12 @@ def upstream_table(asset: DerivedAsset, tables: Sequence[DerivedAsset]) -> Deriv
     return upstream
 
 
-def newest_changes(reading: Reading, table: DerivedAsset, after: int, upto: int) -> DataFrame:
+def newest_changes(workspace: Workspace, table: DerivedAsset, after: int, upto: int) -> DataFrame:
     """The last change of each key of an upserted table in the steps `after < step <= upto`, with its kind in `CHANGE`."""
-    return last_changes(steps_of(reading, table, after, upto), key=require_upserts(table).key, order=STEP).drop(STEP, CHANGED_AT)
+    return last_changes(steps_of(workspace, table, after, upto), key=require_upserts(table).key, order=STEP).drop(STEP, CHANGED_AT)
 
 
-def steps_of(reading: Reading, asset: DerivedAsset, after: int, upto: int) -> DataFrame:
+def steps_of(workspace: Workspace, asset: DerivedAsset, after: int, upto: int) -> DataFrame:
     """The changelog of an asset's steps `after < step <= upto`.
 
     Retention replaces the oldest steps by their result. Read from the first step on, the changelog still leads to the same rows.
@@ -63,23 +63,23 @@ def steps_of(reading: Reading, asset: DerivedAsset, after: int, upto: int) -> Da
     Raises:
         ProgressError: retention has replaced the step after `after`.
     """
-    replaced = reading.lake.transaction(asset.changelog, RETENTION) or 0
+    replaced = workspace.lake.transaction(asset.changelog, RETENTION) or 0
     if 0 < after < replaced:
         raise ProgressError.replaced_steps(asset.name, after, replaced)
-    changelog = reading.lake.read(reading.spark, asset.changelog, within={STEP: (after + 1, upto)})
+    changelog = workspace.lake.read(workspace.spark, asset.changelog, within={STEP: (after + 1, upto)})
     step = F.col(STEP)
     return changelog.where((step > parameter(after, STEP)) & (step <= parameter(upto, STEP)))
 
 
-def as_of_step(reading: Reading, table: DerivedAsset, step: int) -> DataFrame:
+def as_of_step(workspace: Workspace, table: DerivedAsset, step: int) -> DataFrame:
     """A table as of a step: the table itself if the step is the last one applied, else its changelog merged up to the step."""
-    lake = LakeSnapshot.of(reading.lake)  # the rows and the metadata must be of the same version
+    lake = LakeSnapshot.of(workspace.lake)  # the rows and the metadata must be of the same version
     applied = lake.newest_commit(table.name, APPLIED)
     if applied is not None and applied.value["step"] == step:
-        return lake.read(reading.spark, table.name)
-    return result_of_changelog(reading, table, step)
+        return lake.read(workspace.spark, table.name)
+    return result_of_changelog(workspace, table, step)
 
 
-def result_of_changelog(reading: Reading, table: DerivedAsset, step: int) -> DataFrame:
+def result_of_changelog(workspace: Workspace, table: DerivedAsset, step: int) -> DataFrame:
     """A table's rows as of a step, from its changelog."""
-    return fold(steps_of(reading, table, 0, step).drop(CHANGED_AT), key=require_upserts(table).key, order=STEP)
+    return fold(steps_of(workspace, table, 0, step).drop(CHANGED_AT), key=require_upserts(table).key, order=STEP)

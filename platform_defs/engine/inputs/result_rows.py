@@ -27,7 +27,7 @@ _FIRST, _LAST = -(1 << 63), (1 << 63) - 1
 
 
 class ReadsResults(Protocol):
-    """The parts of `reader.Reading` that are needed here."""
+    """The parts of `workspace.Workspace` that are needed here."""
 
     @property
     def spark(self) -> SparkSession:
@@ -61,7 +61,7 @@ class ReadsResults(Protocol):
         ...
 
 
-def result_rows(reading: ReadsResults, asset: DerivedAsset, table: DerivedAsset, span: Span) -> tuple[DataFrame, Column | None]:
+def result_rows(workspace: ReadsResults, asset: DerivedAsset, table: DerivedAsset, span: Span) -> tuple[DataFrame, Column | None]:
     """The rows of a table with `event_time` (for final results, their `result_time`) in a span, and the condition of late rows.
 
     The condition is None if no row is late; otherwise it is the column `LATE`.
@@ -71,62 +71,62 @@ def result_rows(reading: ReadsResults, asset: DerivedAsset, table: DerivedAsset,
     correction of the table does. A row of an upserted table is never late: every change of it corrects the reader's results.
 
     Args:
-        reading: reads the lake.
+        workspace: the session, the lake and its ledger.
         asset: the asset that reads.
         table: the asset that makes the table.
         span: the event times to read.
     """
     time = EVENT_TIME if table.operator.emits.upserts else RESULT_TIME
-    rows = reading.table(table.name, time, span) if reading.lake.exists(table.name) else _no_rows(reading, table)
+    rows = workspace.table(table.name, time, span) if workspace.lake.exists(table.name) else _no_rows(workspace, table)
     if table.operator.emits.upserts:
         return rows, None
-    late_ranges = _select_overlapping(late_results(reading, asset, table), span, table.operator.reads.watermark_delay)
-    return (as_input(_with_lateness(reading, asset, rows, late_ranges)), F.col(LATE)) if late_ranges else (as_input(rows), None)
+    late_ranges = _select_overlapping(late_results(workspace, asset, table), span, table.operator.reads.watermark_delay)
+    return (as_input(_with_lateness(workspace, asset, rows, late_ranges)), F.col(LATE)) if late_ranges else (as_input(rows), None)
 
 
-def late_results(reading: ReadsResults, asset: DerivedAsset, table: DerivedAsset, upto: int | None = None) -> list[LateResults]:
+def late_results(workspace: ReadsResults, asset: DerivedAsset, table: DerivedAsset, upto: int | None = None) -> list[LateResults]:
     """The ranges of a table's results that may be late for a reader; see `watermarks.late_results`.
 
     Args:
-        reading: reads the lake.
+        workspace: the session, the lake and its ledger.
         asset: the reader.
         table: the table.
         upto: only results that became final up to this batch; None for all.
     """
-    since, summary = _late_since(reading, asset, table), reading.ledger.history.summary
+    since, summary = _late_since(workspace, asset, table), workspace.ledger.history.summary
     if since is None:
         return []
     return watermarks.late_results(
-        reading.operator_timeline(table),
-        reading.operator_timeline(asset),
+        workspace.operator_timeline(table),
+        workspace.operator_timeline(asset),
         table.operator.reads.watermark_delay,
         since if summary is None else max(since, summary.upto),
-        [] if summary is None else [LateResults(*late) for late in summary.late.get(late_key(asset, table, reading.input_named), ())],
+        [] if summary is None else [LateResults(*late) for late in summary.late.get(late_key(asset, table, workspace.input_named), ())],
         upto,
     )
 
 
-def watermark_past(reading: ReadsResults, asset: DerivedAsset, table: DerivedAsset, closed_to: int | None, head: int) -> int | None:
+def watermark_past(workspace: ReadsResults, asset: DerivedAsset, table: DerivedAsset, closed_to: int | None, head: int) -> int | None:
     """The watermark up to which a reader may close results without waiting for results of a table; see `watermarks.watermark_past`."""
-    since = _late_since(reading, asset, table)
+    since = _late_since(workspace, asset, table)
     if since is None:
         return None
-    return watermarks.watermark_past(reading.operator_timeline(table), reading.operator_timeline(asset), closed_to, head, since)
+    return watermarks.watermark_past(workspace.operator_timeline(table), workspace.operator_timeline(asset), closed_to, head, since)
 
 
-def _late_since(reading: ReadsResults, asset: DerivedAsset, table: DerivedAsset) -> int | None:
+def _late_since(workspace: ReadsResults, asset: DerivedAsset, table: DerivedAsset) -> int | None:
     """The first batch after which results of a table can be late for a reader; None if they never are."""
     if not (asset.operator.reads.closes_ranges and table.operator.reads.closes_ranges) or table.operator.emits.upserts:
         return None
-    return watermarks.idle_since(reading.ledger.source(name) for name in reading.input_named(table.name).sources)
+    return watermarks.idle_since(workspace.ledger.source(name) for name in workspace.input_named(table.name).sources)
 
 
-def _no_rows(reading: ReadsResults, table: DerivedAsset) -> DataFrame:
+def _no_rows(workspace: ReadsResults, table: DerivedAsset) -> DataFrame:
     """An empty frame for a table that does not exist yet. If the table's sources are idle or empty, its reader continues without it."""
     frames, kind = list[DataFrame](), table.operator.reads.change
     for index, name in enumerate(table.inputs):
-        rows = reading.input(table, index, 0)
-        is_added = kind is not None and not reading.input_named(name).is_source  # the rows of a table have no change kind
+        rows = workspace.input(table, index, 0)
+        is_added = kind is not None and not workspace.input_named(name).is_source  # the rows of a table have no change kind
         frames.append(rows.withColumn(kind, F.lit(INSERT)) if is_added and kind else rows)
     return table.rows(*frames).where(F.lit(False))
 
@@ -141,7 +141,7 @@ def _select_overlapping(late_ranges: Sequence[LateResults], span: Span, delay: i
     ]
 
 
-def _with_lateness(reading: ReadsResults, asset: DerivedAsset, rows: DataFrame, late_ranges: Sequence[LateResults]) -> DataFrame:
+def _with_lateness(workspace: ReadsResults, asset: DerivedAsset, rows: DataFrame, late_ranges: Sequence[LateResults]) -> DataFrame:
     """Rows with `LATE`, and with `WATERMARK` if the operator reads it."""
     reads, int64 = asset.operator.reads, pa.int64()
     ends = {
@@ -151,7 +151,7 @@ def _with_lateness(reading: ReadsResults, asset: DerivedAsset, rows: DataFrame, 
     }
     joins_late = reads.lateness >= FOREVER  # `late` of an operator that joins late rows is always false
     lateness = 0 if joins_late else reads.lateness  # cancels the allowed lateness that the operator subtracts
-    ranges = reading.spark.createDataFrame(pa.table({name: arrow_array(values, int64) for name, values in ends.items()}))
+    ranges = workspace.spark.createDataFrame(pa.table({name: arrow_array(values, int64) for name, values in ends.items()}))
     operator_watermark = F.lit(None).cast("timestamp") if joins_late else timestamp(F.col(_READER_WATERMARK) + lateness)
     ranges = ranges.select(_AFTER, _UPTO, timestamp(F.col(_READER_WATERMARK)).alias(_READER_WATERMARK), operator_watermark.alias(WATERMARK))
     final_at = F.unix_millis(FINAL_AT)

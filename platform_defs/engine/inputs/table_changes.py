@@ -12,7 +12,8 @@ from operators.columns import FINAL_AT
 from platform_defs.engine.inputs.changelog_reader import as_of_step, steps_of
 from platform_defs.engine.inputs.prepared_rows import as_input
 from platform_defs.engine.inputs.progress import Progress, commit_at, progress_at, results_table, stored_progress
-from platform_defs.engine.inputs.reader import Reading, Span
+from platform_defs.engine.inputs.span import Span
+from platform_defs.engine.inputs.workspace import Workspace
 
 
 @dataclass(frozen=True)
@@ -20,11 +21,11 @@ class TableChanges(ABC):
     """Reads what the steps of a table changed.
 
     Args:
-        reading: reads the lake.
+        workspace: the session, the lake and its ledger.
         table: the table.
     """
 
-    reading: Reading
+    workspace: Workspace
     table: DerivedAsset
 
     @abstractmethod
@@ -54,11 +55,11 @@ class UpsertedChanges(TableChanges):
 
     def rows(self, step: int) -> DataFrame | None:
         """The table's rows as of a step."""
-        return as_of_step(self.reading, self.table, step)
+        return as_of_step(self.workspace, self.table, step)
 
     def changed_rows(self, after: int, upto: int) -> DataFrame | None:
         """Each row of the changelog."""
-        return steps_of(self.reading, self.table, after, upto).drop(CHANGE, STEP, CHANGED_AT)
+        return steps_of(self.workspace, self.table, after, upto).drop(CHANGE, STEP, CHANGED_AT)
 
     def has_only_additions(self, after: int, upto: int) -> bool:
         """False: rows of an upserted table replace each other."""
@@ -75,8 +76,8 @@ class FinalResults(TableChanges):
 
     def rows(self, step: int) -> DataFrame | None:
         """The results that were final after a step. If a result was corrected since, they are read from the version that the step wrote."""
-        newest = stored_progress(self.reading.lake, self.table)
-        progress_then = newest if newest.step == step else progress_at(self.reading.lake, self.table, step)
+        newest = stored_progress(self.workspace.lake, self.table)
+        progress_then = newest if newest.step == step else progress_at(self.workspace.lake, self.table, step)
         if progress_then is None:
             return None
         if not _corrected_since(newest, step):
@@ -85,7 +86,7 @@ class FinalResults(TableChanges):
 
     def changed_rows(self, after: int, upto: int) -> DataFrame | None:
         """The results that became final after step `after`. For each range that was corrected since, the results before and after it."""
-        newest, progress_before = stored_progress(self.reading.lake, self.table), progress_at(self.reading.lake, self.table, after)
+        newest, progress_before = stored_progress(self.workspace.lake, self.table), progress_at(self.workspace.lake, self.table, after)
         if progress_before is None or progress_before.generation != newest.generation:
             return None
         frames = [] if newest.closed_to is None else [self._results_within(Span(_first_after(progress_before.closed_to), newest.closed_to))]
@@ -99,29 +100,29 @@ class FinalResults(TableChanges):
 
     def has_only_additions(self, after: int, upto: int) -> bool:
         """Whether no result was corrected since step `after`."""
-        return not _corrected_since(stored_progress(self.reading.lake, self.table), after)
+        return not _corrected_since(stored_progress(self.workspace.lake, self.table), after)
 
     def watermark(self, step: int) -> int | None:
         """How far the step has closed the table, less the operator's output watermark delay; None if its commit is not known any more."""
-        progress_then = progress_at(self.reading.lake, self.table, step)
+        progress_then = progress_at(self.workspace.lake, self.table, step)
         closed_to = None if progress_then is None else progress_then.closed_to
         return None if closed_to is None else closed_to - self.table.operator.reads.watermark_delay
 
     def _results_within(self, span: Span) -> DataFrame:
-        return as_input(self.reading.table(self.table.name, FINAL_AT, span))
+        return as_input(self.workspace.table(self.table.name, FINAL_AT, span))
 
     def _results_as_of(self, step: int, span: Span) -> DataFrame | None:
         """The results in a range of `final_at`, in the version of a step; None if a file of that version was deleted."""
-        lake, commit = self.reading.lake, commit_at(self.reading.lake, self.table, step)
+        lake, commit = self.workspace.lake, commit_at(self.workspace.lake, self.table, step)
         if commit is None or lake.delta_at_version(results_table(self.table), commit.version) is None:
             return None
-        rows = self.reading.spark.read.format("delta").option("versionAsOf", commit.version).load(lake.path(self.table.name))
+        rows = self.workspace.spark.read.format("delta").option("versionAsOf", commit.version).load(lake.path(self.table.name))
         return as_input(rows.where(span.holds(FINAL_AT)))
 
 
-def table_changes(reading: Reading, table: DerivedAsset) -> TableChanges:
+def table_changes(workspace: Workspace, table: DerivedAsset) -> TableChanges:
     """Reads what the steps of a table changed."""
-    return UpsertedChanges(reading, table) if table.operator.emits.upserts else FinalResults(reading, table)
+    return UpsertedChanges(workspace, table) if table.operator.emits.upserts else FinalResults(workspace, table)
 
 
 def _corrected_since(now: Progress, after: int) -> list[tuple[int, int]]:

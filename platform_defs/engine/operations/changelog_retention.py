@@ -13,7 +13,7 @@ from operators.timing import timestamp
 from platform_defs.engine.faults import point
 from platform_defs.engine.inputs.changelog_reader import APPLIED, result_of_changelog, steps_of
 from platform_defs.engine.inputs.progress import stored_progress
-from platform_defs.engine.inputs.reader import Reading
+from platform_defs.engine.inputs.workspace import Workspace
 from platform_defs.engine.lake.commits import RETENTION
 from platform_defs.engine.lake.small_queries import collect
 from platform_defs.engine.lake.sql_rows import sql_rows
@@ -27,25 +27,25 @@ class ChangelogRetention:
     The table's state after each later step can still be read, and the table can still be made again from its changelog.
 
     Args:
-        reading: reads the lake.
+        workspace: the session, the lake and its ledger.
         asset: the upserted table.
         retention: how long steps are kept, in ms; None to replace no more steps.
         published: returns the last step of the table that its topic has; None if the table is not published to a topic.
     """
 
-    reading: Reading
+    workspace: Workspace
     asset: DerivedAsset
     retention: int | None
     published: Callable[[], int | None]
 
     def plan(self) -> Removal | None:
         """The steps to replace; None if the changelog keeps its steps for ever and no step was replaced before."""
-        lake, table = self.reading.lake, self.asset.changelog
+        lake, table = self.workspace.lake, self.asset.changelog
         replaced_upto = lake.transaction(table, RETENTION)
         kept_from = None if replaced_upto is None else f"step {replaced_upto}"
         if self.retention is None:
             return None if replaced_upto is None else Removal(kept_from=kept_from)
-        last_old_step = self._last_old_step(self.reading.ledger.wall_clock() - self.retention)
+        last_old_step = self._last_old_step(self.workspace.ledger.wall_clock() - self.retention)
         floor, reason = self._floor(last_old_step)
         if floor <= (replaced_upto or 0) or not (changes := self._changes_upto(floor)):
             return Removal(kept_from=kept_from, held_back=reason)
@@ -59,8 +59,8 @@ class ChangelogRetention:
         """
         if planned.number is None:
             return planned
-        lake, table, upto = self.reading.lake, self.asset.changelog, planned.number
-        snapshot = self.reading.take_snapshot(self.asset.name)
+        lake, table, upto = self.workspace.lake, self.asset.changelog, planned.number
+        snapshot = self.workspace.take_snapshot(self.asset.name)
         base = self._rows_after_step(snapshot, upto).persist()
         try:
             rows_kept = base.count()
@@ -74,24 +74,24 @@ class ChangelogRetention:
     def _changes_upto(self, step: int) -> int:
         """The number of changes in the steps up to one; 0 if these steps changed nothing."""
         sql = f"SELECT count(*) AS rows FROM changes WHERE {STEP} <= {step}"
-        return sql_rows(self.reading.lake, {"changes": self.asset.changelog}, sql).to_pylist()[0]["rows"]
+        return sql_rows(self.workspace.lake, {"changes": self.asset.changelog}, sql).to_pylist()[0]["rows"]
 
     def _last_old_step(self, before: int) -> int:
         """The last step of those at the start of the changelog that are all older than a time; 0 if there is none."""
         later = f"min(CASE WHEN {before_sql(CHANGED_AT, before)} THEN NULL ELSE {STEP} END)"
         sql = f"SELECT {later} AS later, max({STEP}) AS newest FROM changes"
-        [steps] = sql_rows(self.reading.lake, {"changes": self.asset.changelog}, sql).to_pylist()
+        [steps] = sql_rows(self.workspace.lake, {"changes": self.asset.changelog}, sql).to_pylist()
         return (steps["newest"] or 0) if steps["later"] is None else steps["later"] - 1
 
     def _floor(self, last_old_step: int) -> tuple[int, str | None]:
         """The last step that may be replaced, and why no later step may be; None as the reason if the later steps are not old enough."""
-        lake, name = self.reading.lake, self.asset.name
+        lake, name = self.workspace.lake, self.asset.name
         applied = lake.newest_commit(name, APPLIED)
         limits: Mapping[str, int | None] = {
             "the table itself has not applied": 0 if applied is None else applied.value["step"],
             **{
                 f"{reader.name} has not read": reader_progress.read.get(name, 0)
-                for reader in self.reading.assets.values()
+                for reader in self.workspace.assets.values()
                 if name in reader.inputs and (reader_progress := stored_progress(lake, reader)).seq
             },
             "its topic does not have": self.published(),
@@ -99,7 +99,7 @@ class ChangelogRetention:
         reason, floor = min(((reason, step) for reason, step in limits.items() if step is not None), key=lambda limit: limit[1])
         return (floor, f"{reason} the steps after {floor} yet") if floor < last_old_step else (last_old_step, None)
 
-    def _rows_after_step(self, snapshot: Reading, upto: int) -> DataFrame:
+    def _rows_after_step(self, snapshot: Workspace, upto: int) -> DataFrame:
         """The table's rows after a step, as inserts of that step, with the time of the newest replaced step."""
         newest = steps_of(snapshot, self.asset, 0, upto).agg(F.max(CHANGED_AT).alias(CHANGED_AT))
         [(changed_at_ms,)] = collect(newest.select(F.unix_millis(CHANGED_AT)))

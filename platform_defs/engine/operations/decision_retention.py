@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from assets.contracts import DerivedAsset
 from operators.engine_columns import SEQ
 from platform_defs.engine.faults import point
-from platform_defs.engine.inputs.reader import Reading
+from platform_defs.engine.inputs.workspace import Workspace
 from platform_defs.engine.lake.commits import RETENTION
 from platform_defs.engine.lake.sql_rows import sql_rows
 from platform_defs.engine.operations.retention import Removal
@@ -18,16 +18,16 @@ class DecisionRetention:
     They have no setting of their own: a decision is needed only as long as its row is in the log.
 
     Args:
-        reading: reads the lake.
+        workspace: the session, the lake and its ledger.
         asset: the table for which the decisions were recorded.
     """
 
-    reading: Reading
+    workspace: Workspace
     asset: DerivedAsset
 
     def plan(self) -> Removal | None:
         """What is to be removed; None if there is nothing to remove and nothing was ever removed."""
-        lake, table = self.reading.lake, self.asset.decisions
+        lake, table = self.workspace.lake, self.asset.decisions
         earlier_upto = lake.transaction(table, RETENTION) or 0
         upto = self._last_batch_without_rows()
         sql = f"SELECT count(*) AS rows FROM decisions WHERE {_upto_condition(upto)}"
@@ -42,24 +42,24 @@ class DecisionRetention:
         Raises:
             LakeError: another writer has committed.
         """
-        lake, table = self.reading.lake, self.asset.decisions
+        lake, table = self.workspace.lake, self.asset.decisions
         delta = lake.delta(table)
         if planned.number is None:
             return planned
         if delta is None:  # the table was deleted since then
             return Removal()
         point("retention.before_decisions")
-        lake.remove(self.reading.spark, table, _upto_condition(planned.number), planned.number, delta)
+        lake.remove(self.workspace.spark, table, _upto_condition(planned.number), planned.number, delta)
         point("retention.after_decisions")
         return planned
 
     def _last_batch_without_rows(self) -> int:
         """The last batch up to which no log of the asset's sources has a row; 0 for none."""
-        head = self.reading.ledger.head  # before the logs: a batch that is committed meanwhile may have rows
-        sources = [upstream.name for upstream in self.reading.inputs_of(self.asset) if upstream.is_source]
+        head = self.workspace.ledger.head  # before the logs: a batch that is committed meanwhile may have rows
+        sources = [upstream.name for upstream in self.workspace.inputs_of(self.asset) if upstream.is_source]
         if not sources:
             return 0
-        first_batches = [first for name in sources if (first := self.reading.first_batch_in_log(name)) is not None]
+        first_batches = [first for name in sources if (first := self.workspace.first_batch_in_log(name)) is not None]
         return min(first_batches, default=head + 1) - 1
 
 

@@ -19,7 +19,7 @@ from pyspark.errors import PySparkException
 from operators.errors import TidemarkError
 from platform_defs.engine.accounting.one_step import LawError
 from platform_defs.engine.inputs.progress import stored_progress
-from platform_defs.engine.inputs.reader import Reading
+from platform_defs.engine.inputs.workspace import Workspace
 from platform_defs.engine.lake.data_files import filesystem, replace_file
 from platform_defs.engine.lake.errors import LakeBusy, spark_condition
 from platform_defs.engine.lake.interrupts import is_cancelled
@@ -55,11 +55,11 @@ class Failures:
     """Records failures, and returns those that are not over.
 
     Args:
-        reading: reads the lake and its ledger; it needs no session.
+        workspace: the lake and its ledger; it needs no session.
         clock: the wall clock, in epoch ms.
     """
 
-    reading: Reading
+    workspace: Workspace
     clock: Callable[[], int]
 
     def of(self, asset: str) -> Failure | None:
@@ -80,27 +80,27 @@ class Failures:
 
     def record_sources(self, failing: Mapping[str, str]) -> None:
         """Record the sources of which some input cannot be read, since when, and why; failures of all other sources are over."""
-        for source in self.reading.sources:
+        for source in self.workspace.sources:
             earlier = self.of_source(source)
             if source in failing:
                 since = self.clock() if earlier is None else min(earlier.at, self.clock())  # the clock may have been ahead
-                _record(self.reading.lake, _of_source(source), Failure(since, "UnreadError", _one_short_line(failing[source]), ""))
+                _record(self.workspace.lake, _of_source(source), Failure(since, "UnreadError", _one_short_line(failing[source]), ""))
             elif earlier is not None:
-                _forget(self.reading.lake, _of_source(source))
+                _forget(self.workspace.lake, _of_source(source))
 
     @contextmanager
     def recorded_of_sink(self, asset: str) -> Iterator[None]:
         """While a table is published to its topic, record an error before it is raised; on success, delete an earlier failure."""
         with self._recording(_of_sink(asset), str):
             yield
-        _forget(self.reading.lake, _of_sink(asset))
+        _forget(self.workspace.lake, _of_sink(asset))
 
     @contextmanager
     def recorded_of(self, asset: str) -> Iterator[None]:
         """While a table is advanced, record an error before it is raised; on success, delete an earlier failure."""
         with self.recorded_of_account(asset):
             yield
-        _forget(self.reading.lake, _of_table(asset))
+        _forget(self.workspace.lake, _of_table(asset))
 
     def recorded_of_account(self, asset: str) -> AbstractContextManager[None]:
         """While a table is accounted for, record an error before it is raised."""
@@ -118,7 +118,7 @@ class Failures:
 
     def forget_ingest(self) -> None:
         """Forget the failure of an ingest, because a later one works."""
-        _forget(self.reading.lake, _INGEST)
+        _forget(self.workspace.lake, _INGEST)
 
     @contextmanager
     def _recording(self, path: str, position: Callable[[], str], *but: type[Exception]) -> Iterator[None]:
@@ -129,13 +129,13 @@ class Failures:
             raise
         except Exception as error:
             if not (is_cancelled() and isinstance(error, (PySparkException, Py4JJavaError))):
-                _record(self.reading.lake, path, Failure(self.clock(), type(error).__name__, describe_error(error), _or_empty(position)))
+                _record(self.workspace.lake, path, Failure(self.clock(), type(error).__name__, describe_error(error), _or_empty(position)))
             raise
 
     def _newest(self, path: str, position: Callable[[], str]) -> Failure | None:
         """The recorded failure; None if its position is not the present one. `str` stands for no position: it returns an empty text."""
         try:
-            lake = self.reading.lake
+            lake = self.workspace.lake
             with filesystem(lake.root, lake.storage_options).open_input_stream(path) as file:
                 stored = json.loads(file.read())
             failure = Failure(int(stored["at"]), str(stored["error"]), str(stored["message"]), str(stored["position"]))
@@ -145,11 +145,11 @@ class Failures:
 
     def _position(self, asset: str) -> str:
         """A table's progress."""
-        now = stored_progress(self.reading.lake, self.reading.assets[asset])
+        now = stored_progress(self.workspace.lake, self.workspace.assets[asset])
         return f"{now.generation}:{now.step}"
 
     def _head(self) -> str:
-        return str(self.reading.ledger.head)
+        return str(self.workspace.ledger.head)
 
 
 def first_time(extra: Callable[[], None], always: Callable[[], None]) -> Callable[[], None]:

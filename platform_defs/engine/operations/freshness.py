@@ -19,7 +19,7 @@ from platform_defs.engine.advance.held_back import find_holding_source
 from platform_defs.engine.advance.position import position_of
 from platform_defs.engine.advance.step_size import can_change_rows
 from platform_defs.engine.inputs.progress import Progress, progress_at, stored_progress
-from platform_defs.engine.inputs.reader import Reading
+from platform_defs.engine.inputs.workspace import Workspace
 from platform_defs.engine.ledger.clocks import time_of_batch
 from platform_defs.engine.ledger.watermarks import or_before_all
 
@@ -44,10 +44,10 @@ class Freshness:
     """Reports since when tables wait.
 
     Args:
-        reading: reads the lake and its ledger; it needs no session.
+        workspace: the lake and its ledger; it needs no session.
     """
 
-    reading: Reading
+    workspace: Workspace
     _waits: dict[str, Staleness | None] = field(default_factory=dict, compare=False)
 
     def waiting(self, asset: str) -> Staleness | None:
@@ -58,21 +58,21 @@ class Freshness:
 
     def unhandled_rows(self, asset: str) -> int:
         """The accepted rows of an asset's own sources in batches after the newest batch that its table has handled."""
-        table, ledger = self.reading.assets[asset], self.reading.ledger
-        seq = stored_progress(self.reading.lake, table).seq
-        sources = [name for name in dict.fromkeys(table.inputs) if name in self.reading.sources]
+        table, ledger = self.workspace.assets[asset], self.workspace.ledger
+        seq = stored_progress(self.workspace.lake, table).seq
+        sources = [name for name in dict.fromkeys(table.inputs) if name in self.workspace.sources]
         return sum(sum(ledger.source(name).table(["accepted"], seq, ledger.head)["accepted"].to_pylist()) for name in sources)
 
     def _waiting(self, asset: str) -> Staleness | None:
-        if not self.reading.ledger.head:
+        if not self.workspace.ledger.head:
             return None
-        table = self.reading.assets[asset]
-        now = stored_progress(self.reading.lake, table)
+        table = self.workspace.assets[asset]
+        now = stored_progress(self.workspace.lake, table)
         seq = self._seq_behind(table, now)
         waits = [] if seq is None else [Staleness(self._time(seq), behind=asset)]
         upstream = [
             upstream_wait
-            for upstream_table in self.reading.tables_of(table)
+            for upstream_table in self.workspace.tables_of(table)
             if (upstream_wait := self.waiting(upstream_table.name)) is not None and upstream_wait.behind
         ]
         waits_held_back = [] if waits or upstream else self._waits_for_sources(table)
@@ -81,46 +81,46 @@ class Freshness:
     def _seq_behind(self, table: DerivedAsset, now: Progress) -> int | None:
         """The first batch that the table does not reflect but an advance of it would; None if there is none."""
         if table.operator.reads.closes_ranges:
-            position = position_of(self.reading, table, now)
+            position = position_of(self.workspace, table, now)
             closed_to = or_before_all(position.closed_to)
             can_close = position.watermark is not None and position.watermark > closed_to
             seqs = [self._seq_above(table, closed_to)] if can_close else []
             unread = [self._seq_of_step(name, now.read) for name in position.tables] if unread_corrections(position) else []
         else:
             seqs = self._seqs_with_rows(table, now.seq)
-            unread = [self._seq_of_step(upstream_table.name, now.read) for upstream_table in self.reading.tables_of(table)]
+            unread = [self._seq_of_step(upstream_table.name, now.read) for upstream_table in self.workspace.tables_of(table)]
         return min([seq for seq in [*seqs, *unread] if seq is not None], default=None)
 
     def _seq_above(self, table: DerivedAsset, closed_to: int) -> int:
         """The first batch after which the operator's watermark is above `closed_to`."""
-        after = self.reading.operator_timeline(table).after
+        after = self.workspace.operator_timeline(table).after
         return bisect_right(range(len(after)), closed_to, key=lambda seq: or_before_all(after[seq]))
 
     def _seqs_with_rows(self, table: DerivedAsset, after: int) -> list[int]:
         """The first batch of each source that changes an upserted table, of those after a batch."""
-        ledger = self.reading.ledger
+        ledger = self.workspace.ledger
         if not can_change_rows(ledger.history, table, after, ledger.head):
             return []
-        seqs_by_source = [ledger.source(name).batches_with_rows(after)["seq"] for name in table.inputs if name in self.reading.sources]
+        seqs_by_source = [ledger.source(name).batches_with_rows(after)["seq"] for name in table.inputs if name in self.workspace.sources]
         return [seqs[0].as_py() for seqs in seqs_by_source if len(seqs)] or [after + 1]  # keys whose TTL ends need no rows
 
     def _seq_of_step(self, upstream: str, read: Mapping[str, int]) -> int | None:
         """The newest batch that the first unread step of an upstream table has handled; None if all steps are read."""
-        upstream_table, step = self.reading.assets[upstream], read.get(upstream, 0) + 1
-        newest = stored_progress(self.reading.lake, upstream_table)
+        upstream_table, step = self.workspace.assets[upstream], read.get(upstream, 0) + 1
+        newest = stored_progress(self.workspace.lake, upstream_table)
         if newest.step < step:
             return None
-        progress_of_step = progress_at(self.reading.lake, upstream_table, step) or newest
-        return max(1, min(progress_of_step.seq, self.reading.ledger.head))
+        progress_of_step = progress_at(self.workspace.lake, upstream_table, step) or newest
+        return max(1, min(progress_of_step.seq, self.workspace.ledger.head))
 
     def _waits_for_sources(self, table: DerivedAsset) -> list[Staleness]:
         """The wait for another source: rows arrived after the watermark last moved, and a source without such rows holds it back."""
-        holder = find_holding_source(self.reading, table.name)
+        holder = find_holding_source(self.workspace, table.name)
         if holder is None:
             return []
-        after, ledger = self.reading.operator_timeline(table).after, self.reading.ledger
+        after, ledger = self.workspace.operator_timeline(table).after, self.workspace.ledger
         moved_in = bisect_left(range(len(after)), or_before_all(after[-1]), key=lambda seq: or_before_all(after[seq]))
-        sources = self.reading.input_named(table.name).sources
+        sources = self.workspace.input_named(table.name).sources
         since = {name: ledger.source(name).batches_with_rows(moved_in)["seq"] for name in sources}
         firsts = [seqs[0].as_py() for seqs in since.values() if len(seqs)]
         if not firsts or len(since[holder.source]):
@@ -128,5 +128,5 @@ class Freshness:
         return [Staleness(self._time(min(firsts)), held_back_by=holder.source)]
 
     def _time(self, seq: int) -> int:
-        ledger = self.reading.ledger
+        ledger = self.workspace.ledger
         return time_of_batch(ledger.history.clocks, seq, ledger.wall_clock())

@@ -73,14 +73,14 @@ class _Query:
 
     def rows(self, advance: Advance, source: str, limit: int) -> tuple[int, list[dict[str, Any]]] | None:
         """The number of late rows and the first of them; None if only Spark converts the rows."""
-        lake, contract = advance.reading.lake, advance.reading.sources[source]
+        lake, contract = advance.workspace.lake, advance.workspace.sources[source]
         tables = {_EVENTS: contract.log, **self.tables}
         stored_fields = {field.name.lower(): field for field in lake.schema(contract.log).fields}
         schema = StructType([StructField(f.name, stored_fields.get(f.name.lower(), f).dataType) for f in event_schema(contract).fields])
         if not has_json_value(schema):
             return None
         columns = [f"{_stored(stored_fields.get(name.lower()))} AS {_quoted(name)}" for name in schema.fieldNames()]
-        condition = f"{self.sql} AND {_EVENTS}.{SEQ} <= {last_with_rows(advance.reading.ledger, source)}"
+        condition = f"{self.sql} AND {_EVENTS}.{SEQ} <= {last_with_rows(advance.workspace.ledger, source)}"
         [row_count] = sql_rows(lake, tables, f"SELECT count(*) AS n FROM {_EVENTS} {condition}").to_pylist()
         first = f"ORDER BY {_EVENTS}.{SEQ}, {_EVENTS}.{ARRIVAL} LIMIT {limit}"
         late_rows = sql_rows(lake, tables, f"SELECT {', '.join(columns)} FROM {_EVENTS} {condition} {first}")
@@ -101,10 +101,10 @@ def _quoted(name: str) -> str:
 
 def _query_by_bounds(advance: Advance, source: str) -> _Query | None:
     """The rows before the bound of their batch; None if there can be none."""
-    reading, operator = advance.reading, advance.asset.operator
+    workspace, operator = advance.workspace, advance.asset.operator
     if operator.reads.is_by_arrival(advance.asset.inputs.index(source)):
         return None
-    ledger, timeline = reading.ledger, reading.operator_timeline(advance.asset)
+    ledger, timeline = workspace.ledger, workspace.operator_timeline(advance.asset)
     watermark_by_batch = watermarks.possibly_late_batches(ledger.source(source), timeline, 0, ledger.head)
     bounds = {seq: late_before(operator, watermark) for seq, watermark in watermark_by_batch.items()}
     if None in bounds.values():
@@ -140,7 +140,7 @@ def bounds_in_sql(bounds: Mapping[int, int]) -> str:
 
 def _query_of_decisions(advance: Advance, source: str) -> _Query | None:
     """The rows that were recorded as late; None if there are none."""
-    if not advance.reading.has_decisions(advance.asset):
+    if not advance.workspace.has_decisions(advance.asset):
         return None
     joined = f"JOIN {_DECISIONS} ON {_EVENTS}.{SEQ} = {_DECISIONS}.{SEQ} AND {_EVENTS}.{ARRIVAL} = {_DECISIONS}.{ARRIVAL}"
     is_late = f"{_DECISIONS}.which = {advance.asset.inputs.index(source)} AND {_DECISIONS}.session IS NULL"

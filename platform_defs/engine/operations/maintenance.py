@@ -35,7 +35,7 @@ from platform_defs.engine.ingest.uncommitted import ATTEMPT, require_logs
 from platform_defs.engine.inputs.changelog_reader import APPLIED
 from platform_defs.engine.inputs.lateness_decisions import DECIDED
 from platform_defs.engine.inputs.progress import PROGRESS, ProgressError
-from platform_defs.engine.inputs.reader import Reading
+from platform_defs.engine.inputs.workspace import Workspace
 from platform_defs.engine.lake.commits import write_checkpoint
 from platform_defs.engine.lake.compaction import CONFLICTS, count_small_files
 from platform_defs.engine.lake.data_files import filesystem
@@ -169,20 +169,20 @@ class Maintenance:
 
     def _tables(self) -> Iterator[_Table]:
         for source in self.sources.values():
-            yield _Table(source.log, "ledger", (ATTEMPT,), LogRetention(self._reading, source, self._snapshot))
-            rejected = QuarantineRetention(self._reading, source, self.lake_retention.quarantines, self.folders.get(source.name))
+            yield _Table(source.log, "ledger", (ATTEMPT,), LogRetention(self._workspace, source, self._snapshot))
+            rejected = QuarantineRetention(self._workspace, source, self.lake_retention.quarantines, self.folders.get(source.name))
             yield _Table(source.quarantine, "ledger", (ATTEMPT,), rejected)
         for asset in self.assets.values():
             if asset.operator.emits.upserts:
-                changes = ChangelogRetention(self._reading, asset, self.lake_retention.changelogs, partial(self._published, asset.name))
+                changes = ChangelogRetention(self._workspace, asset, self.lake_retention.changelogs, partial(self._published, asset.name))
                 yield _Table(asset.changelog, asset.name, (PROGRESS,), changes)
                 yield _Table(asset.name, asset.name, (APPLIED,))
             else:
                 yield _Table(asset.name, asset.name, (PROGRESS,))
-            yield _Table(asset.decisions, asset.name, (DECIDED,), DecisionRetention(self._reading, asset))
+            yield _Table(asset.decisions, asset.name, (DECIDED,), DecisionRetention(self._workspace, asset))
             yield _Table(asset.kept, asset.name, (KEPT,))
             yield _Table(asset.early, asset.name, (SHOWN,))
-        yield _Table(TABLE, "ledger", (), LedgerRetention(self._reading, self.lake_retention.ledger))  # last: it depends on the logs
+        yield _Table(TABLE, "ledger", (), LedgerRetention(self._workspace, self.lake_retention.ledger))  # last: it depends on the logs
 
     def _maintain_existing(self, table: _Table) -> Maintained | None:
         """Maintain a table; None if it does not exist."""
@@ -205,11 +205,11 @@ class Maintenance:
             return Maintained(f"{QUERIES}/{table}", removed=remove_queries(self.spark, self.lake, f"{QUERIES}/{table}"))
 
     @cached_property
-    def _reading(self) -> Reading:
-        return Reading(self.spark, self.lake, self.ledger, self.sources, self.assets)
+    def _workspace(self) -> Workspace:
+        return Workspace(self.spark, self.lake, self.ledger, self.sources, self.assets)
 
     def _snapshot(self, asset: str) -> Advance:
-        return snapshot(Advance(self._reading, self.assets[asset], 1))
+        return snapshot(Advance(self._workspace, self.assets[asset], 1))
 
     def _published(self, asset: str) -> int | None:
         """The last step of a table of which a topic has all records; None if it has none, or if the table is published to no topic."""

@@ -29,15 +29,15 @@ def table_metrics(advance: Advance) -> dict[str, int | float]:
     Raises:
         OperatorError: the asset appends its rows.
     """
-    reading, asset, operator = advance.reading, advance.asset, advance.asset.operator
-    key, now = require_upserts(asset).key, progress(reading.lake, asset)
-    table = reading.lake.read(reading.spark, asset.name)
+    workspace, asset, operator = advance.workspace, advance.asset, advance.asset.operator
+    key, now = require_upserts(asset).key, progress(workspace.lake, asset)
+    table = workspace.lake.read(workspace.spark, asset.name)
     partition_columns = [*operator.partition] if isinstance(operator, TopN) else [*key]
     [[rows, partitions]] = collect(table.agg(F.count("*"), F.count_distinct(F.struct(F.lit(0), *partition_columns))))
-    changes = count(steps_of(reading, asset, 0, now.step))
-    rows_in = sum(_rows_in(advance, upstream) for upstream in reading.inputs_of(asset))
+    changes = count(steps_of(workspace, asset, 0, now.step))
+    rows_in = sum(_rows_in(advance, upstream) for upstream in workspace.inputs_of(asset))
     rank_ends = _rank_ends(advance, operator, now) if isinstance(operator, TopN) and isinstance(operator.rank_end, str) else (0, 0)
-    state = total(state_size(reading, asset).values())
+    state = total(state_size(workspace, asset).values())
     return {
         "rows": rows,
         "partitions": partitions,
@@ -70,17 +70,17 @@ def _rank_ends(advance: Advance, operator: TopN, now: Progress) -> tuple[int, in
 
 def _count_rows(advance: Advance, upstream: DerivedAsset, now: Progress) -> int:
     """The number of rows of an input table as of the last step that the asset has read; 0 if that state can no longer be read."""
-    rows = table_changes(advance.reading, upstream).rows(now.read.get(upstream.name, 0))
+    rows = table_changes(advance.workspace, upstream).rows(now.read.get(upstream.name, 0))
     return 0 if rows is None else count(rows)
 
 
 def _rows_in(advance: Advance, upstream: Input) -> int:
     """The number of rows, or changes, of an input that the asset has handled."""
-    reading, now = advance.reading, progress(advance.reading.lake, advance.asset)
+    workspace, now = advance.workspace, progress(advance.workspace.lake, advance.asset)
     if upstream.table is None:
-        source = reading.ledger.source(upstream.name)
+        source = workspace.ledger.source(upstream.name)
         summarized = 0 if source.before is None else source.before.accepted
         return summarized + sum(source.table(["accepted"], 0, now.seq)["accepted"].to_pylist())
     if not upstream.table.operator.emits.upserts:
         return _count_rows(advance, upstream.table, now)
-    return count(steps_of(reading, upstream.table, 0, now.read.get(upstream.name, 0)).where(F.col(CHANGE) != UPDATE_BEFORE))
+    return count(steps_of(workspace, upstream.table, 0, now.read.get(upstream.name, 0)).where(F.col(CHANGE) != UPDATE_BEFORE))

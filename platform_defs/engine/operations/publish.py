@@ -13,7 +13,7 @@ from platform_defs.engine.formats.files import hadoop_file
 from platform_defs.engine.inputs.changelog_reader import require_upserts, steps_of
 from platform_defs.engine.inputs.progress import progress, step_id, table_identity
 from platform_defs.engine.inputs.progress_errors import ProgressError
-from platform_defs.engine.inputs.reader import Reading
+from platform_defs.engine.inputs.workspace import Workspace
 from platform_defs.engine.lake.errors import LakeBusy, LakeError, store_reason
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.operations.export import writable, write_fault
@@ -51,7 +51,7 @@ class PublishError(ProgressError):
         return cls(f"`folder` is {without_credentials(folder)!r}; legal: {legal}")
 
 
-def publish(reading: Reading, asset: DerivedAsset, folder: str) -> int:
+def publish(workspace: Workspace, asset: DerivedAsset, folder: str) -> int:
     """Write the steps that are not in a folder yet; returns the last step in it.
 
     Each step is a folder `step=N` of JSON lines with `key` and `value`, see `keyed_upserts`. After a kill, the next run overwrites the
@@ -59,7 +59,7 @@ def publish(reading: Reading, asset: DerivedAsset, folder: str) -> int:
     folder records the table's id.
 
     Args:
-        reading: reads the lake.
+        workspace: the session, the lake and its ledger.
         asset: the asset.
         folder: a path or a URI that Spark can write to, outside the lake.
 
@@ -70,11 +70,11 @@ def publish(reading: Reading, asset: DerivedAsset, folder: str) -> int:
         LakeBusy: another process publishes into the folder.
     """
     _ = require_upserts(asset)
-    target = _target(reading.lake, folder)
+    target = _target(workspace.lake, folder)
     with _writing_to(target, folder):
-        if (fault := write_fault(reading.spark, target.root)) is not None:
+        if (fault := write_fault(workspace.spark, target.root)) is not None:
             raise PublishError.bad_folder(folder, fault)
-        return _publish(reading, asset, target.root)
+        return _publish(workspace, asset, target.root)
 
 
 def _target(lake: Lake, folder: str) -> Lake:
@@ -99,44 +99,44 @@ def _writing_to(target: Lake, folder: str) -> Iterator[None]:
         raise PublishError.bad_folder(folder, writable(reason)) from error
 
 
-def _publish(reading: Reading, asset: DerivedAsset, folder: str) -> int:
-    key, upto = require_upserts(asset).key, progress(reading.lake, asset).step
-    published_upto = _last_published_step(reading.spark, folder)
-    _require_same_table(reading, asset, folder)
-    _require_same_step(reading, asset, folder, published_upto)
+def _publish(workspace: Workspace, asset: DerivedAsset, folder: str) -> int:
+    key, upto = require_upserts(asset).key, progress(workspace.lake, asset).step
+    published_upto = _last_published_step(workspace.spark, folder)
+    _require_same_table(workspace, asset, folder)
+    _require_same_step(workspace, asset, folder, published_upto)
     if upto == published_upto:
         return published_upto
     if upto < published_upto:
         raise ProgressError.recreated(asset.name, published_upto, upto)
-    upserts = keyed_upserts(steps_of(reading, asset, published_upto, upto).drop(CHANGED_AT), key=key, order=STEP)
+    upserts = keyed_upserts(steps_of(workspace, asset, published_upto, upto).drop(CHANGED_AT), key=key, order=STEP)
     writer = (
         upserts.repartition(STEP).write.mode("overwrite").option("partitionOverwriteMode", "dynamic").option("ignoreNullFields", "false")
     )
     point("publish.before_write")
     writer.partitionBy(STEP).json(folder)
     point("publish.after_write")
-    _write(reading.spark, folder, _STEP_ID, f"{upto} {step_id(reading.lake, asset, upto) or ''}")
-    _write(reading.spark, folder, _MARK, str(upto))
+    _write(workspace.spark, folder, _STEP_ID, f"{upto} {step_id(workspace.lake, asset, upto) or ''}")
+    _write(workspace.spark, folder, _MARK, str(upto))
     point("publish.after_mark")
     return upto
 
 
-def _require_same_table(reading: Reading, asset: DerivedAsset, folder: str) -> None:
+def _require_same_table(workspace: Workspace, asset: DerivedAsset, folder: str) -> None:
     """Raise if the folder has steps of another changelog. A folder without an id is accepted: it is new, or an earlier version wrote it."""
-    table_id = table_identity(reading.lake, asset)
+    table_id = table_identity(workspace.lake, asset)
     if table_id is None:  # the asset has no table yet; `_publish` then compares step numbers
         return
-    id_in_folder = _read(reading.spark, folder, _TABLE_ID)
+    id_in_folder = _read(workspace.spark, folder, _TABLE_ID)
     if id_in_folder and id_in_folder != table_id:
         raise PublishError.other_table(asset.name, folder, id_in_folder, table_id)
     if not id_in_folder:
-        _write(reading.spark, folder, _TABLE_ID, table_id)
+        _write(workspace.spark, folder, _TABLE_ID, table_id)
 
 
-def _require_same_step(reading: Reading, asset: DerivedAsset, folder: str, published_upto: int) -> None:
+def _require_same_step(workspace: Workspace, asset: DerivedAsset, folder: str, published_upto: int) -> None:
     """Raise if the folder's last step is not the changelog's step of that number. A step that left the Delta log is accepted."""
-    step, _, identity = _read(reading.spark, folder, _STEP_ID).partition(" ")
-    present = step_id(reading.lake, asset, published_upto) if identity and step == str(published_upto) else None
+    step, _, identity = _read(workspace.spark, folder, _STEP_ID).partition(" ")
+    present = step_id(workspace.lake, asset, published_upto) if identity and step == str(published_upto) else None
     if present is not None and present != identity:
         raise PublishError.other_step(asset.name, folder, published_upto)
 

@@ -13,7 +13,7 @@ from assets.contracts import DerivedAsset
 from platform_defs.engine.faults import point
 from platform_defs.engine.formats.read_errors import read_error
 from platform_defs.engine.inputs.progress import progress, results_table, step_id, table_identity
-from platform_defs.engine.inputs.reader import Reading
+from platform_defs.engine.inputs.workspace import Workspace
 from platform_defs.engine.lake.missing_files import lost_files
 from platform_defs.engine.operations.sink import NamingTopicErrors, Sink, SinkError
 from platform_defs.engine.operations.topic import CHANGE, COPY, SINCE, STEP, STEP_ID, TABLE, Topic, WrittenStep
@@ -46,14 +46,14 @@ def sum_of(earlier: Published | None, later: Published) -> Published:
     return replace(later, steps=earlier.steps + later.steps, records=earlier.records + later.records)
 
 
-def publish_to_topic(reading: Reading, asset: DerivedAsset, sink: Sink, upto: int | None = None) -> Published:
+def publish_to_topic(workspace: Workspace, asset: DerivedAsset, sink: Sink, upto: int | None = None) -> Published:
     """Write the steps that a topic does not have yet, one after the other; each in one Spark job.
 
     A killed run leaves at most one step of which the topic has a part; the next run writes that step again, with the same keys, values and
     headers. Only one process at a time publishes a table to a topic.
 
     Args:
-        reading: reads the lake.
+        workspace: the session, the lake and its ledger.
         asset: the table. The records of an upserted table are its keys' new values and tombstones; those of another table are its new
             rows, and its corrected rows with their change kind.
         sink: the topic.
@@ -65,48 +65,48 @@ def publish_to_topic(reading: Reading, asset: DerivedAsset, sink: Sink, upto: in
         LakeBusy: another process publishes the table to a topic.
     """
     with (
-        reading.lake.writer(f"kafka-{asset.name}"),
-        Topic(reading.spark, sink, asset.name, compacted=asset.operator.emits.upserts) as topic,
+        workspace.lake.writer(f"kafka-{asset.name}"),
+        Topic(workspace.spark, sink, asset.name, compacted=asset.operator.emits.upserts) as topic,
     ):
-        return _publish(reading.take_snapshot(asset.name), asset, sink, topic, upto)
+        return _publish(workspace.take_snapshot(asset.name), asset, sink, topic, upto)
 
 
-def _publish(reading: Reading, asset: DerivedAsset, sink: Sink, topic: Topic, last_step: int | None) -> Published:
-    table, upto, newest = table_identity(reading.lake, asset), progress(reading.lake, asset).step, topic.newest()
+def _publish(workspace: Workspace, asset: DerivedAsset, sink: Sink, topic: Topic, last_step: int | None) -> Published:
+    table, upto, newest = table_identity(workspace.lake, asset), progress(workspace.lake, asset).step, topic.newest()
     if newest is not None:
-        _require_same_steps(reading, asset, sink, newest, table, upto)
+        _require_same_steps(workspace, asset, sink, newest, table, upto)
     if table is None:
         return Published(sink.topic, 0)
     if last_step is not None:  # what the topic has, or has a part of, was published before
         upto = min(upto, max(last_step, 0 if newest is None else newest.step))
     published_upto, records_before, steps = 0 if newest is None else newest.step if newest.complete else newest.since, topic.records(), 0
-    for write in writes(reading, asset, sink, published_upto, upto, None if newest is None or newest.complete else newest.step):
-        with _naming_deleted_files(reading, asset, sink, write.step):
-            _write(sink, write, table, identity := step_id(reading.lake, asset, write.step) or "")
+    for write in writes(workspace, asset, sink, published_upto, upto, None if newest is None or newest.complete else newest.step):
+        with _naming_deleted_files(workspace, asset, sink, write.step):
+            _write(sink, write, table, identity := step_id(workspace.lake, asset, write.step) or "")
         topic.commit(table, write.step, identity)
         point("kafka.after_commit")
         steps += 1
     # also without a new step, so that Kafka keeps the commit while the sink runs; the last steps may have no changes
-    topic.commit(table, upto, step_id(reading.lake, asset, upto) or "")
+    topic.commit(table, upto, step_id(workspace.lake, asset, upto) or "")
     return Published(sink.topic, upto, steps, topic.records() - records_before)
 
 
-def _require_same_steps(reading: Reading, asset: DerivedAsset, sink: Sink, newest: WrittenStep, table: str | None, upto: int) -> None:
+def _require_same_steps(workspace: Workspace, asset: DerivedAsset, sink: Sink, newest: WrittenStep, table: str | None, upto: int) -> None:
     """Raise if the topic has steps of another table, or a step that the table has lost."""
     if newest.table != table:
         raise SinkError.other_table(asset.name, sink.topic, newest.table, str(table))
-    present = step_id(reading.lake, asset, newest.step) if newest.id and newest.step <= upto else None
+    present = step_id(workspace.lake, asset, newest.step) if newest.id and newest.step <= upto else None
     if newest.step > upto or (present is not None and present != newest.id):
         raise SinkError.other_step(asset.name, sink.topic, newest.step, upto)
 
 
 @contextmanager
-def _naming_deleted_files(reading: Reading, asset: DerivedAsset, sink: Sink, step: int) -> Iterator[None]:
+def _naming_deleted_files(workspace: Workspace, asset: DerivedAsset, sink: Sink, step: int) -> Iterator[None]:
     """Raise `SinkError` if Spark fails on a data file that only an earlier version of the table lists."""
     try:
         yield
     except (PySparkException, Py4JJavaError) as error:
-        if read_error(error).kind == "missing" and not lost_files(reading.lake, results_table(asset), error):
+        if read_error(error).kind == "missing" and not lost_files(workspace.lake, results_table(asset), error):
             raise SinkError.no_files(asset.name, sink.topic, step) from error
         raise
 

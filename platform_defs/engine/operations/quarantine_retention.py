@@ -7,7 +7,7 @@ from assets.days import day_of
 from operators.timing import DAY_MS
 from platform_defs.engine.faults import point
 from platform_defs.engine.formats.files import hadoop_file, one_path
-from platform_defs.engine.inputs.reader import Reading
+from platform_defs.engine.inputs.workspace import Workspace
 from platform_defs.engine.lake.commits import RETENTION
 from platform_defs.engine.lake.sql_rows import sql_rows
 from platform_defs.engine.operations.retention import Removal, before_sql, unfinished_ingest
@@ -18,24 +18,24 @@ class QuarantineRetention:
     """Removes rows from the quarantine of one source, by whole days (UTC) of the time at which they were rejected.
 
     Args:
-        reading: reads the lake.
+        workspace: the session, the lake and its ledger.
         contract: the source.
         retention: how long rows are kept, in ms; None to remove no more rows.
         folder: the source's folder of input files; None if it has none.
     """
 
-    reading: Reading
+    workspace: Workspace
     contract: SourceContract
     retention: int | None
     folder: str | None
 
     def plan(self) -> Removal | None:
         """What is to be removed; None if the quarantine keeps its rows for ever and none was removed before."""
-        lake, table = self.reading.lake, self.contract.quarantine
+        lake, table = self.workspace.lake, self.contract.quarantine
         removed_before, kept_from = lake.transaction(table, RETENTION), self._kept_from()
         if self.retention is None:
             return None if removed_before is None else Removal(kept_from=kept_from)
-        first_kept_day = (self.reading.ledger.wall_clock() - self.retention) // DAY_MS
+        first_kept_day = (self.workspace.ledger.wall_clock() - self.retention) // DAY_MS
         counts = sql_rows(
             lake, {"rejected": table}, f"SELECT count(*) AS rows FROM rejected WHERE {_rejected_before(first_kept_day)}"
         ).to_pylist()
@@ -47,7 +47,7 @@ class QuarantineRetention:
 
     def _kept_from(self) -> str | None:
         """The first day that no earlier removal has cut; None if no row was ever removed."""
-        removed_before = self.reading.lake.transaction(self.contract.quarantine, RETENTION)
+        removed_before = self.workspace.lake.transaction(self.contract.quarantine, RETENTION)
         return None if removed_before is None else str(day_of(removed_before * DAY_MS))
 
     def remove(self, planned: Removal) -> Removal:
@@ -56,27 +56,27 @@ class QuarantineRetention:
         Raises:
             LakeError: another writer has committed.
         """
-        lake, table = self.reading.lake, self.contract.quarantine
+        lake, table = self.workspace.lake, self.contract.quarantine
         delta = lake.delta(table)
         if planned.number is None or delta is None:
             return planned
         if (reason := self._held_back()) is not None:
             return Removal(kept_from=self._kept_from(), held_back=reason)
         point("retention.before_quarantine")
-        lake.remove(self.reading.spark, table, _rejected_before(planned.number), planned.number, delta)
+        lake.remove(self.workspace.spark, table, _rejected_before(planned.number), planned.number, delta)
         point("retention.after_quarantine")
         return planned
 
     def _held_back(self) -> str | None:
         """Why no row may be removed: an ingest or a release was interrupted, and the next one continues with its rows. None if not."""
-        if (reason := unfinished_ingest(self.reading, self.contract, self.contract.quarantine)) is not None:
+        if (reason := unfinished_ingest(self.workspace, self.contract, self.contract.quarantine)) is not None:
             return reason
         if self.folder is not None and self._has_unfinished_release(self.folder):
             return f"a release of rows of {self.contract.name} was interrupted; run `tidemark quarantine release` again"
         return None
 
     def _has_unfinished_release(self, folder: str) -> bool:
-        files, path = hadoop_file(self.reading.spark, one_path(folder))
+        files, path = hadoop_file(self.workspace.spark, one_path(folder))
         names = [str(s.getPath().getName()) for s in files.listStatus(path)] if files.exists(path) else []
         return any(name.startswith(".released-") for name in names)
 

@@ -59,7 +59,7 @@ def rebuild_days(advance: Advance, first: date, last: date) -> Rebuilt:
     """
     if advance.asset.operator.emits.upserts:
         return _repair(advance, first, last)
-    with advance.reading.lake.writer(advance.asset.name):
+    with advance.workspace.lake.writer(advance.asset.name):
         advance.recover()
         advance.strategy.forget()
         return _rebuild(advance.take_snapshot(), first, last)
@@ -75,20 +75,20 @@ def _repair(advance: Advance, first: date, last: date) -> Rebuilt:
 
 def _kept_from(advance: Advance) -> date | None:
     """The first day that can be computed; None if all can."""
-    kept_days = advance.reading.kept_days(advance.asset)
+    kept_days = advance.workspace.kept_days(advance.asset)
     return None if kept_days is None else day_of(kept_days.first)
 
 
 def _rebuild(advance: Advance, first: date, last: date) -> Rebuilt:
-    asset, reading = advance.asset, advance.reading
-    now = progress(reading.lake, asset)
+    asset, workspace = advance.asset, advance.workspace
+    now = progress(workspace.lake, asset)
     kept_from = _kept_from(advance)
     start, end = day_start(first if kept_from is None else max(first, kept_from)) - 1, day_end(last)
     if now.closed_to is None or now.closed_to <= start or end <= start:
         return Rebuilt(first, last, kept_from=kept_from)
     closing = ClosedRange(start, min(end, now.closed_to))
     recomputed = advance.final_results(closing, now.seq)
-    differences = reading.differing_days(asset.name, closing, recomputed)
+    differences = workspace.differing_days(asset.name, closing, recomputed)
     if not differences:
         return Rebuilt(first, last, kept_from=kept_from)
     days = tuple(sorted(differences))
@@ -118,7 +118,7 @@ def empty_tables(advances: Mapping[str, Advance], names: Sequence[str], *, downs
     """
     assets = {name: advance.asset for name, advance in advances.items()}
     readers = readers_of(assets, names)
-    if not downstream and (with_steps := [name for name in readers if stored_progress(advances[name].reading.lake, assets[name]).step]):
+    if not downstream and (with_steps := [name for name in readers if stored_progress(advances[name].workspace.lake, assets[name]).step]):
         raise ProgressError.read_by(names, with_steps)
     to_empty = [name for name in advances if name in names or name in readers]
     for name in to_empty:
@@ -133,7 +133,7 @@ def empty_tables(advances: Mapping[str, Advance], names: Sequence[str], *, downs
 def _check_kept(advance: Advance) -> None:
     """Raise if a table has results that cannot be computed again. Of one that was emptied, or has lost its progress, nothing is known."""
     now = _stored_progress(advance)
-    kept_days = advance.reading.kept_days(advance.asset) if now.seq else None
+    kept_days = advance.workspace.kept_days(advance.asset) if now.seq else None
     if kept_days is not None and (now.complete_from is None or now.complete_from < kept_days.first):
         raise ProgressError.loses_results(advance.asset.name, str(day_of(kept_days.first)))
 
@@ -141,7 +141,7 @@ def _check_kept(advance: Advance) -> None:
 def _has_progress(advance: Advance) -> bool:
     """Whether a table's progress can be read, if it has any."""
     try:
-        stored_progress(advance.reading.lake, advance.asset)
+        stored_progress(advance.workspace.lake, advance.asset)
     except (LakeError, ProgressError):
         return False
     return True
@@ -149,10 +149,10 @@ def _has_progress(advance: Advance) -> bool:
 
 def _check_sources(advance: Advance) -> None:
     """Raise if a table reads a source without rows in place of one from which it was computed."""
-    reading, asset = advance.reading, advance.asset
+    workspace, asset = advance.workspace, advance.asset
     former = [name for name in _stored_progress(advance).inputs if name not in asset.inputs]
     without_rows = [
-        upstream.name for upstream in reading.inputs_of(asset) if upstream.is_source and upstream.identity(reading.lake) is None
+        upstream.name for upstream in workspace.inputs_of(asset) if upstream.is_source and upstream.identity(workspace.lake) is None
     ]
     if former and without_rows:
         raise ProgressError.renamed_source(asset.name, former, without_rows)
@@ -168,17 +168,17 @@ def empty_table(advance: Advance) -> None:
     Raises:
         LakeError: the asset has a writer.
     """
-    reading, asset = advance.reading, advance.asset
-    with reading.lake.writer(asset.name):
-        progress_before, schema = _stored_progress(advance), reading.lake.schema(results_table(asset))
+    workspace, asset = advance.workspace, advance.asset
+    with workspace.lake.writer(asset.name):
+        progress_before, schema = _stored_progress(advance), workspace.lake.schema(results_table(asset))
         if not progress_before.step:
             return
         if not schema.fields:  # the changelog was lost: it begins with the table's columns, and the first step writes its own
-            schema = reading.lake.schema(asset.name).add(CHANGE, "string").add(STEP, "long").add(CHANGED_AT, "timestamp")
+            schema = workspace.lake.schema(asset.name).add(CHANGE, "string").add(STEP, "long").add(CHANGED_AT, "timestamp")
         progress_after = Progress(step=progress_before.step + 1, operator=identity_of(asset), generation=progress_before.generation + 1)
         point("rebuild.before_empty")
-        reading.lake.overwrite(
-            reading.lake.no_rows(reading.spark, schema),
+        workspace.lake.overwrite(
+            workspace.lake.no_rows(workspace.spark, schema),
             results_table(asset),
             progress_after.metadata(progress_before),
             number=progress_after.step,
@@ -189,7 +189,7 @@ def empty_table(advance: Advance) -> None:
 
 def _stored_progress(advance: Advance) -> Progress:
     """A table's stored progress; if its commits no longer contain it, one whose step number is not below that of any commit."""
-    lake, asset, current = advance.reading.lake, advance.asset, None
+    lake, asset, current = advance.workspace.lake, advance.asset, None
     try:
         stored = stored_progress(lake, asset)
     except (LakeError, ProgressError):

@@ -23,8 +23,8 @@ from platform_defs.engine.faults import point
 from platform_defs.engine.ingest.uncommitted import ATTEMPT
 from platform_defs.engine.inputs.progress import stored_progress, table_identity
 from platform_defs.engine.inputs.progress_errors import ProgressError
-from platform_defs.engine.inputs.reader import Reading
 from platform_defs.engine.inputs.retained import Cut, RetainedDay, RetainedTable, delete_old_totals, margin, write_totals
+from platform_defs.engine.inputs.workspace import Workspace
 from platform_defs.engine.lake.commits import RETENTION
 from platform_defs.engine.lake.sql_rows import sql_rows
 from platform_defs.engine.ledger.errors import LedgerError
@@ -109,18 +109,18 @@ class LogRetention:
     """Removes rows from the event log of one source.
 
     Args:
-        reading: reads the lake.
+        workspace: the session, the lake and its ledger.
         contract: the source.
         snapshot: returns a snapshot of a table and its inputs.
     """
 
-    reading: Reading
+    workspace: Workspace
     contract: SourceContract
     snapshot: Callable[[str], Advance]
 
     def plan(self) -> Removal | None:
         """What is to be removed; None if the source keeps its rows for ever. It needs no lock: rows of committed batches never change."""
-        earlier, retention = self.reading.cut(self.contract.name), self.contract.retention
+        earlier, retention = self.workspace.cut(self.contract.name), self.contract.retention
         if retention is None:
             return None if earlier is None else Removal(kept_from=self._kept_from(earlier))
         try:
@@ -135,7 +135,7 @@ class LogRetention:
         Raises:
             LakeError: another writer has committed to the log.
         """
-        cut, lake = planned.cut, self.reading.lake
+        cut, lake = planned.cut, self.workspace.lake
         if cut is None:
             return planned
         delta = lake.delta(self.contract.log)
@@ -147,23 +147,23 @@ class LogRetention:
         point("retention.before_totals")
         write_totals(lake, self.contract, cut)
         point("retention.after_totals")
-        lake.remove(self.reading.spark, self.contract.log, _condition(cut.before, cut.upto), cut.number, delta)
+        lake.remove(self.workspace.spark, self.contract.log, _condition(cut.before, cut.upto), cut.number, delta)
         point("retention.after_remove")
         delete_old_totals(lake, self.contract, cut.number)
         return planned
 
     def _held_back_by(self, reason: str) -> Removal:
-        return Removal(kept_from=self._kept_from(self.reading.cut(self.contract.name)), held_back=reason)
+        return Removal(kept_from=self._kept_from(self.workspace.cut(self.contract.name)), held_back=reason)
 
     @property
     def _readers(self) -> list[DerivedAsset]:
-        return [asset for asset in self.reading.assets.values() if self.contract.name in asset.inputs]
+        return [asset for asset in self.workspace.assets.values() if self.contract.name in asset.inputs]
 
     def _kept_from(self, cut: Cut | None) -> str | None:
         """The first day that every table can still compute."""
         if cut is None:
             return None
-        starts = [kept_days.first for asset in self._readers if (kept_days := self.reading.kept_days(asset)) is not None]
+        starts = [kept_days.first for asset in self._readers if (kept_days := self.workspace.kept_days(asset)) is not None]
         return str(day_of(max(starts, default=-(-cut.before // DAY_MS) * DAY_MS)))
 
     def _limit(self, retention: int, removed_upto: int) -> _Limit:
@@ -173,19 +173,19 @@ class LogRetention:
             retention: the setting, in ms.
             removed_upto: the last batch of which rows were removed before; 0 for none.
         """
-        newest_batch = self.reading.ledger.newest_rows().get(self.contract.name)
+        newest_batch = self.workspace.ledger.newest_rows().get(self.contract.name)
         if newest_batch is None or newest_batch.watermark is None:
             raise _HeldBackError(f"{self.contract.name} has no watermark yet")
         newest, max_event_time = newest_batch.watermark, newest_batch.max_event_time
         newest = newest if max_event_time is None else min(newest, max_event_time)  # a drain goes further
-        limit = _Limit(newest - retention, last_with_rows(self.reading.ledger, self.contract.name))
+        limit = _Limit(newest - retention, last_with_rows(self.workspace.ledger, self.contract.name))
         for asset in self._readers:
-            now = stored_progress(self.reading.lake, asset)
+            now = stored_progress(self.workspace.lake, asset)
             if not now.seq:
                 raise _HeldBackError(f"{asset.name} has no step yet")
             if now.seq < removed_upto:  # the last batch of a cut never goes back
                 raise _HeldBackError(f"{asset.name} has not handled all batches yet of which rows were removed before it was made")
-            final = final_before(self.reading, asset) if asset.operator.reads.closes_ranges else limit.first
+            final = final_before(self.workspace, asset) if asset.operator.reads.closes_ranges else limit.first
             if final is None:
                 raise _HeldBackError(f"results of {asset.name} may still change at any age")
             is_earlier = final < limit.first
@@ -229,14 +229,14 @@ class LogRetention:
 
     def _batches(self, before: int, upto: int) -> list[tuple[int, int, int, int]]:
         """The batches with rows before a time: number, rows, first and last event time."""
-        columns = self.reading.ledger.source(self.contract.name).batches_with_rows(0, upto)
+        columns = self.workspace.ledger.source(self.contract.name).batches_with_rows(0, upto)
         rows = zip(*[columns[column].to_pylist() for column in _ROW_COLUMNS], strict=True)
         return [(seq, accepted, first, last) for seq, accepted, first, last in rows if first < before]
 
     def _counts(self, before: int, upto: int) -> Mapping[int, int]:
         """The number of rows in the log to be removed, by batch."""
-        lake = self.reading.lake
-        if (reason := unfinished_ingest(self.reading, self.contract, self.contract.log)) is not None:
+        lake = self.workspace.lake
+        if (reason := unfinished_ingest(self.workspace, self.contract, self.contract.log)) is not None:
             raise _HeldBackError(reason)
         sql = f"SELECT {SEQ} AS batch, count(*) AS rows FROM events WHERE {_condition(before, upto)} GROUP BY {SEQ}"
         counts = sql_rows(lake, {"events": self.contract.log}, sql)
@@ -249,9 +249,9 @@ class LogRetention:
             _HeldBackError: the account of one of these days does not hold.
         """
         advance = self.snapshot(asset.name)
-        reading, kept_days = advance.reading, advance.reading.kept_days(asset)
+        workspace, kept_days = advance.workspace, advance.workspace.kept_days(asset)
         first = limit.first if kept_days is None else max(limit.first, kept_days.first)
-        times = [time for name in asset.inputs if (time := reading.ledger.source(name).oldest) is not None]
+        times = [time for name in asset.inputs if (time := workspace.ledger.source(name).oldest) is not None]
         days = day_of(min([*times, first - 1])), day_of(first) - timedelta(days=1)
         accounts = account(advance, days)
         if violations := [
@@ -263,15 +263,15 @@ class LogRetention:
         retained_days = [
             RetainedDay(side, str(day), {term: rows for term, rows in terms.items() if rows}) for (side, day), terms in sorted(sums.items())
         ]
-        identity = table_identity(reading.lake, asset)
+        identity = table_identity(workspace.lake, asset)
         assert identity is not None, "a table with a step exists"
         return RetainedTable(identity, first, limit.upto, tuple(retained for retained in retained_days if retained.terms))
 
 
-def unfinished_ingest(reading: Reading, contract: SourceContract, table: str) -> str | None:
+def unfinished_ingest(workspace: Workspace, contract: SourceContract, table: str) -> str | None:
     """Why no row of a log or a quarantine may be removed: a killed ingest left rows that the next one uses or removes. Else None."""
-    attempt = reading.lake.newest_commit(table, ATTEMPT)
-    if attempt is None or attempt.value["seq"] <= reading.ledger.head:
+    attempt = workspace.lake.newest_commit(table, ATTEMPT)
+    if attempt is None or attempt.value["seq"] <= workspace.ledger.head:
         return None
     return f"an ingest of {contract.name} was interrupted; the next ingest goes on with it"
 

@@ -9,7 +9,7 @@ from operators.engine_columns import SEQ
 from platform_defs.engine.advance.advance import strategy_of
 from platform_defs.engine.advance.state import StateKind, StatePart
 from platform_defs.engine.inputs.progress import stored_progress
-from platform_defs.engine.inputs.reader import Reading
+from platform_defs.engine.inputs.workspace import Workspace
 from platform_defs.engine.lake.tables import Lake
 
 
@@ -30,19 +30,19 @@ class StateSize:
     skipped_files: int = 0
 
 
-def state_size(reading: Reading, asset: DerivedAsset) -> dict[StateKind, StateSize]:
+def state_size(workspace: Workspace, asset: DerivedAsset) -> dict[StateKind, StateSize]:
     """The size of the data files that later steps may read again, by kind of table.
 
     The rows that the next step handles are not state, nor are final results.
 
     Args:
-        reading: reads the lake and its ledger; it needs no session.
+        workspace: the lake and its ledger; it needs no session.
         asset: the asset that makes the table.
     """
-    parts, now = dict[StateKind, list[StatePart]](), stored_progress(reading.lake, asset)
-    for part in strategy_of(reading, asset).state(now):
+    parts, now = dict[StateKind, list[StatePart]](), stored_progress(workspace.lake, asset)
+    for part in strategy_of(workspace, asset).state(now):
         parts.setdefault(part.kind, []).append(part)
-    return {kind: _size(reading.lake, parts[kind], now.seq) for kind in get_args(StateKind) if kind in parts}
+    return {kind: _size(workspace.lake, parts[kind], now.seq) for kind in get_args(StateKind) if kind in parts}
 
 
 def total(sizes: Iterable[StateSize]) -> StateSize:

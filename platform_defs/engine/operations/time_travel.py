@@ -14,7 +14,8 @@ from operators.columns import keys_of, rows_of_keys
 from operators.errors import OperatorError
 from platform_defs.engine.inputs.changelog_reader import APPLIED, as_of_step, change_column, require_upserts, steps_of
 from platform_defs.engine.inputs.progress import Progress, step_id, stored_progress
-from platform_defs.engine.inputs.reader import Reading, Span
+from platform_defs.engine.inputs.span import Span
+from platform_defs.engine.inputs.workspace import Workspace
 from platform_defs.engine.lake.commits import RETENTION
 from platform_defs.engine.lake.data_skipping import rows_of_matching_files
 from platform_defs.engine.lake.reads import commits_with
@@ -37,40 +38,40 @@ class UpsertedSnapshot:
     state: Mapping[str, Any] | None
 
 
-def newest_snapshot(reading: Reading, asset: DerivedAsset, earlier_state: Mapping[str, Any] | None = None) -> UpsertedSnapshot | None:
+def newest_snapshot(workspace: Workspace, asset: DerivedAsset, earlier_state: Mapping[str, Any] | None = None) -> UpsertedSnapshot | None:
     """A snapshot of a table and its changelog; None if the table has no step yet. It is exact while another process writes to them.
 
     Args:
-        reading: reads the lake.
+        workspace: the session, the lake and its ledger.
         asset: the table.
         earlier_state: the `state` of an earlier snapshot, with which the changes start if its rows can still be read.
     """
-    reading = reading.take_snapshot(asset.name)
-    now = stored_progress(reading.lake, asset)
+    workspace = workspace.take_snapshot(asset.name)
+    now = stored_progress(workspace.lake, asset)
     if not now.step:
         return None
-    is_readable = earlier_state is not None and int(earlier_state["step"]) >= (reading.lake.transaction(asset.changelog, RETENTION) or 0)
-    rows = _rows_of(reading, asset, now, earlier_state) if earlier_state is not None and is_readable else None
+    is_readable = earlier_state is not None and int(earlier_state["step"]) >= (workspace.lake.transaction(asset.changelog, RETENTION) or 0)
+    rows = _rows_of(workspace, asset, now, earlier_state) if earlier_state is not None and is_readable else None
     since = 0 if rows is None or earlier_state is None else int(earlier_state["step"])
-    changelog = steps_of(reading, asset, since, now.step).drop(CHANGED_AT)
+    changelog = steps_of(workspace, asset, since, now.step).drop(CHANGED_AT)
     if rows is not None:
         start = rows.withColumns({CHANGE: F.lit(INSERT), STEP: F.lit(since).cast("bigint")})
         changelog = start.select(*changelog.columns).unionByName(changelog)
-    return UpsertedSnapshot(as_of_step(reading, asset, now.step), changelog, since, _state(reading, asset, now))
+    return UpsertedSnapshot(as_of_step(workspace, asset, now.step), changelog, since, _state(workspace, asset, now))
 
 
-def _state(reading: Reading, asset: DerivedAsset, now: Progress) -> dict[str, Any] | None:
+def _state(workspace: Workspace, asset: DerivedAsset, now: Progress) -> dict[str, Any] | None:
     """Identifies the table's state after its newest step: the table, its version, and the step. None if the step is not applied yet."""
-    delta, applied = reading.lake.delta_for_reading(asset.name), reading.lake.newest_commit(asset.name, APPLIED)
+    delta, applied = workspace.lake.delta_for_reading(asset.name), workspace.lake.newest_commit(asset.name, APPLIED)
     if delta is None or applied is None or applied.value["step"] != now.step:
         return None
-    table = reading.lake.identity(asset.name)
+    table = workspace.lake.identity(asset.name)
     return {"table": table, "version": delta.version(), "step": now.step, "step_id": now.id, "generation": now.generation}
 
 
-def _rows_of(reading: Reading, asset: DerivedAsset, now: Progress, state: Mapping[str, Any]) -> DataFrame | None:
+def _rows_of(workspace: Workspace, asset: DerivedAsset, now: Progress, state: Mapping[str, Any]) -> DataFrame | None:
     """The rows of an earlier state; None if the table was rebuilt since, lost the step, or lacks a file of that version."""
-    lake = reading.lake
+    lake = workspace.lake
     is_same = lake.identity(asset.name) == state["table"] and now.generation == state["generation"]
     if not is_same or step_id(lake, asset, state["step"]) != state["step_id"]:
         return None
@@ -78,11 +79,11 @@ def _rows_of(reading: Reading, asset: DerivedAsset, now: Progress, state: Mappin
     applied = None if delta is None else next(commits_with(delta, asset.name, APPLIED), None)
     if delta is None or applied is None or applied.value["step"] != state["step"]:  # in a restored lake the version can be another one
         return None
-    rows = rows_of_matching_files(reading.spark, delta, lake.path(asset.name), {})
+    rows = rows_of_matching_files(workspace.spark, delta, lake.path(asset.name), {})
     return rows if rows is not None and rows.columns == lake.schema(asset.name).names else None
 
 
-def as_of(reading: Reading, asset: DerivedAsset, time: int) -> DataFrame:
+def as_of(workspace: Workspace, asset: DerivedAsset, time: int) -> DataFrame:
     """A table as it was at a time (epoch ms, by the ledger's clock): the changelog of its steps until then, merged.
 
     The first step after `time` and all steps with higher numbers are left out, even if the clock was set back after that step.
@@ -91,11 +92,11 @@ def as_of(reading: Reading, asset: DerivedAsset, time: int) -> DataFrame:
         OperatorError: the asset has no changelog, or no step yet, or retention has replaced the steps of that time.
     """
     key = require_upserts(asset).key
-    if not reading.lake.exists(asset.changelog):
+    if not workspace.lake.exists(asset.changelog):
         raise OperatorError(f"{asset.name} has no step yet, so it has no earlier state; advance it first")
-    changelog = reading.spark.read.format("delta").load(reading.lake.path(asset.changelog))
+    changelog = workspace.spark.read.format("delta").load(workspace.lake.path(asset.changelog))
     [later_step] = changelog.where(F.col(CHANGED_AT) > F.timestamp_millis(F.lit(time))).agg(F.min(STEP)).first() or [None]
-    replaced = reading.lake.transaction(asset.changelog, RETENTION) or 0
+    replaced = workspace.lake.transaction(asset.changelog, RETENTION) or 0
     if later_step is not None and later_step <= replaced:
         removed = f"retention has replaced its steps up to {replaced} by their result"
         raise OperatorError(f"{asset.name} has no state of {moment(time).isoformat()} any more: {removed}. Read a later time")
@@ -103,7 +104,7 @@ def as_of(reading: Reading, asset: DerivedAsset, time: int) -> DataFrame:
     return fold(changelog_then.drop(CHANGED_AT), key=key, order=STEP)
 
 
-def as_known_now(reading: Reading, asset: DerivedAsset, time: int) -> DataFrame:
+def as_known_now(workspace: Workspace, asset: DerivedAsset, time: int) -> DataFrame:
     """A table computed from all rows ingested so far with an event time up to `time` (epoch ms).
 
     Each row is selected by its event time, however late it arrived. Rows of a changelog are applied in changelog order. With an
@@ -114,23 +115,23 @@ def as_known_now(reading: Reading, asset: DerivedAsset, time: int) -> DataFrame:
         OperatorError: the asset, or a table that it reads, has no changelog, or retention has removed rows of a source.
     """
     _ = require_upserts(asset)
-    for source in sorted(reading.input_named(asset.name).sources):
-        if (cut := reading.cut(source)) is not None:
+    for source in sorted(workspace.input_named(asset.name).sources):
+        if (cut := workspace.cut(source)) is not None:
             removed = f"retention has removed rows of {source} with event times before {moment(cut.before).isoformat()}"
             raise OperatorError(
                 f"{asset.name} cannot be computed as of an event time: {removed}. Read its present rows, or an `--as-of` time"
             )
-    rows = asset.rows(*[_rows_until(reading, asset, index, time) for index in range(len(asset.inputs))])
+    rows = asset.rows(*[_rows_until(workspace, asset, index, time) for index in range(len(asset.inputs))])
     reads = asset.operator.reads
     if reads.ttl is None or reads.ttl_by == "processing":
         return rows
     newest = Span(time - reads.ttl, time)
-    recent = [reading.input(asset, index, reading.ledger.head, newest) for index in range(len(asset.inputs))]
+    recent = [workspace.input(asset, index, workspace.ledger.head, newest) for index in range(len(asset.inputs))]
     return rows_of_keys(rows, keys_of(recent, reads.affected_by), reads.affected_by)
 
 
-def _rows_until(reading: Reading, asset: DerivedAsset, index: int, time: int) -> DataFrame:
-    table = reading.input_named(asset.inputs[index]).table
+def _rows_until(workspace: Workspace, asset: DerivedAsset, index: int, time: int) -> DataFrame:
+    table = workspace.input_named(asset.inputs[index]).table
     if table is None:
-        return reading.input(asset, index, reading.ledger.head, Span(None, time))
-    return as_known_now(reading, table, time).withColumn(change_column(asset), F.lit(INSERT))
+        return workspace.input(asset, index, workspace.ledger.head, Span(None, time))
+    return as_known_now(workspace, table, time).withColumn(change_column(asset), F.lit(INSERT))

@@ -13,7 +13,8 @@ from operators.changelog import CHANGED_AT, INSERT, OWN_CHANGE, STEP, UPDATE_BEF
 from operators.columns import FINAL_AT
 from platform_defs.engine.inputs.changelog_reader import steps_of
 from platform_defs.engine.inputs.progress import PROGRESS, Progress, results_table
-from platform_defs.engine.inputs.reader import Reading, Span
+from platform_defs.engine.inputs.span import Span
+from platform_defs.engine.inputs.workspace import Workspace
 from platform_defs.engine.lake.small_queries import collect
 from platform_defs.engine.operations.sink import Sink, SinkError
 from platform_defs.engine.operations.topic_values import Encoding
@@ -51,11 +52,11 @@ class _Version:
         return self.progress.step
 
 
-def writes(reading: Reading, asset: DerivedAsset, sink: Sink, from_step: int, upto: int, first: int | None) -> Iterator[Write]:
+def writes(workspace: Workspace, asset: DerivedAsset, sink: Sink, from_step: int, upto: int, first: int | None) -> Iterator[Write]:
     """The writes that bring a topic from one step of a table to another.
 
     Args:
-        reading: reads the lake.
+        workspace: the session, the lake and its ledger.
         asset: the table.
         sink: the sink.
         from_step: the last step that the topic has; 0 for none.
@@ -63,35 +64,35 @@ def writes(reading: Reading, asset: DerivedAsset, sink: Sink, from_step: int, up
         first: the step of the first write of an appended table, if the topic has a part of that write; None for `upto`.
     """
     if asset.operator.emits.upserts:
-        return _of_changelog(reading, asset, sink, from_step, upto)
+        return _of_changelog(workspace, asset, sink, from_step, upto)
     if not asset.operator.reads.closes_ranges:
         raise SinkError.not_by_range(asset.name)
-    return _of_versions(reading, asset, sink, from_step, upto, first)
+    return _of_versions(workspace, asset, sink, from_step, upto, first)
 
 
-def _of_changelog(reading: Reading, asset: DerivedAsset, sink: Sink, from_step: int, upto: int) -> Iterator[Write]:
-    encoding = Encoding(reading.spark, sink, asset.name)
-    for step in _steps_with_changes(reading, asset, from_step, upto):
-        changelog = steps_of(reading, asset, from_step, step).drop(CHANGED_AT)
+def _of_changelog(workspace: Workspace, asset: DerivedAsset, sink: Sink, from_step: int, upto: int) -> Iterator[Write]:
+    encoding = Encoding(workspace.spark, sink, asset.name)
+    for step in _steps_with_changes(workspace, asset, from_step, upto):
+        changelog = steps_of(workspace, asset, from_step, step).drop(CHANGED_AT)
         encoders = partial(encoding, "value", changelog.schema), partial(encoding, "key", changelog.schema)
         upserts = keyed_upserts(changelog, key=asset.operator.emits.key, order=STEP, encode=encoders[0], encode_key=encoders[1])
         yield Write(from_step, step, upserts.select(KEY, VALUE, F.lit(None).cast("string").alias(KIND), _no_number()))
         from_step = step
 
 
-def _steps_with_changes(reading: Reading, asset: DerivedAsset, from_step: int, upto: int) -> list[int]:
+def _steps_with_changes(workspace: Workspace, asset: DerivedAsset, from_step: int, upto: int) -> list[int]:
     """The steps after `from_step`, up to `upto`, that have changes."""
-    values = reading.lake.few_numbers(asset.changelog, STEP, {STEP: (from_step + 1, upto)})
+    values = workspace.lake.few_numbers(asset.changelog, STEP, {STEP: (from_step + 1, upto)})
     if values is None:
-        steps = {step for (step,) in collect(steps_of(reading, asset, from_step, upto).select(STEP).distinct())}
+        steps = {step for (step,) in collect(steps_of(workspace, asset, from_step, upto).select(STEP).distinct())}
     else:
         steps = {*values.drop_null().to_pylist()}
     return sorted(step for step in steps if from_step < step <= upto)
 
 
-def _of_versions(reading: Reading, asset: DerivedAsset, sink: Sink, from_step: int, upto: int, first: int | None) -> Iterator[Write]:
-    versions = [version for version in _versions(reading, asset, from_step) if version.step <= upto]
-    encoding = Encoding(reading.spark, sink, asset.name)
+def _of_versions(workspace: Workspace, asset: DerivedAsset, sink: Sink, from_step: int, upto: int, first: int | None) -> Iterator[Write]:
+    versions = [version for version in _versions(workspace, asset, from_step) if version.step <= upto]
+    encoding = Encoding(workspace.spark, sink, asset.name)
     if not from_step:
         starts = versions[-1:] if first is None else [version for version in versions if version.step == first]
         if not starts and first is not None:
@@ -99,22 +100,22 @@ def _of_versions(reading: Reading, asset: DerivedAsset, sink: Sink, from_step: i
         if not starts:
             return
         [start] = starts
-        yield Write(0, start.step, _records(asset, encoding, _rows(reading, asset, start).withColumn(OWN_CHANGE, F.lit(INSERT))))
+        yield Write(0, start.step, _records(asset, encoding, _rows(workspace, asset, start).withColumn(OWN_CHANGE, F.lit(INSERT))))
         versions = versions[versions.index(start) :]
     elif not versions or versions[0].step != from_step:
         raise SinkError.no_version(asset.name, sink.topic, from_step)
     for before, after in pairwise(versions):
-        frames = _changes(reading, asset, before, after)
+        frames = _changes(workspace, asset, before, after)
         if frames is not None:
             yield Write(from_step, after.step, _records(asset, encoding, frames))
             from_step = after.step
 
 
-def _versions(reading: Reading, asset: DerivedAsset, from_step: int) -> list[_Version]:
+def _versions(workspace: Workspace, asset: DerivedAsset, from_step: int) -> list[_Version]:
     """The newest version of each step from `from_step` on, in the order of the steps, as far as the table's log goes back."""
     versions_by_step = dict[int, _Version]()
     table = results_table(asset)
-    for commit in reading.lake.commits(table, PROGRESS):
+    for commit in workspace.lake.commits(table, PROGRESS):
         version = _Version(Progress.from_metadata(table, commit.value), commit.version, commit.rows)
         if version.step < from_step or (
             versions_by_step and version.progress.generation != next(iter(versions_by_step.values())).progress.generation
@@ -125,16 +126,16 @@ def _versions(reading: Reading, asset: DerivedAsset, from_step: int) -> list[_Ve
     return [versions_by_step[step] for step in sorted(versions_by_step)]
 
 
-def _changes(reading: Reading, asset: DerivedAsset, before: _Version, after: _Version) -> DataFrame | None:
+def _changes(workspace: Workspace, asset: DerivedAsset, before: _Version, after: _Version) -> DataFrame | None:
     """The rows that a step closed, and its corrections of earlier rows, with their change kinds; None if there are neither."""
     closed_to_before, closed_to_after = before.progress.closed_to, after.progress.closed_to
     frames = list[DataFrame]()
     if closed_to_after is not None and closed_to_after != closed_to_before and after.rows:
-        rows_after = _rows(reading, asset, after, Span(None if closed_to_before is None else closed_to_before + 1, closed_to_after))
+        rows_after = _rows(workspace, asset, after, Span(None if closed_to_before is None else closed_to_before + 1, closed_to_after))
         frames.append(rows_after.withColumn(OWN_CHANGE, F.lit(INSERT)))
     for _, first, last in (c for c in after.progress.corrected if c[0] > before.step):
         span = Span(first, last if closed_to_before is None else min(last, closed_to_before))
-        rows_before, rows_after = _rows(reading, asset, before, span), _rows(reading, asset, after, span)
+        rows_before, rows_after = _rows(workspace, asset, before, span), _rows(workspace, asset, after, span)
         key = asset.operator.emits.key
         changes = (
             difference(rows_before, rows_after, key=key, change=OWN_CHANGE) if key else bag_changes(rows_before, rows_after, OWN_CHANGE)
@@ -148,8 +149,8 @@ def _changes(reading: Reading, asset: DerivedAsset, before: _Version, after: _Ve
     return all_changes
 
 
-def _rows(reading: Reading, asset: DerivedAsset, version: _Version, span: Span | None = None) -> DataFrame:
-    rows = reading.spark.read.format("delta").option("versionAsOf", version.version).load(reading.lake.path(asset.name))
+def _rows(workspace: Workspace, asset: DerivedAsset, version: _Version, span: Span | None = None) -> DataFrame:
+    rows = workspace.spark.read.format("delta").option("versionAsOf", version.version).load(workspace.lake.path(asset.name))
     return rows if span is None else rows.where(span.holds(FINAL_AT))
 
 

@@ -17,7 +17,7 @@ from operators.triggers import IS_FINAL, ROWS_SEEN
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.inputs.prepared_rows import FILTERED, LATE
 from platform_defs.engine.inputs.progress import PROGRESS, Progress
-from platform_defs.engine.inputs.reader import Reading
+from platform_defs.engine.inputs.workspace import Workspace
 from platform_defs.engine.lake.small_queries import plan_if_small
 from platform_defs.engine.lake.tables import LakeSnapshot
 from platform_defs.engine.ledger.snapshot import last_with_rows
@@ -54,14 +54,14 @@ class Views:
     """Reads a lake's tables.
 
     Args:
-        reading: reads the lake.
+        workspace: the session, the lake and its ledger.
         snapshot: returns a snapshot of an asset and its inputs.
         naming_lost_files: returns a context in which Spark's error about a missing data file names the file.
         sinks: the topics to which tables are published, by table.
         recorded_of_sink: returns a context that records an error in publishing a table to its topic.
     """
 
-    reading: Reading
+    workspace: Workspace
     snapshot: Callable[[str], Advance]
     naming_lost_files: Callable[[], AbstractContextManager[None]]
     sinks: Mapping[str, Sink] = field(default_factory=dict)
@@ -73,7 +73,7 @@ class Views:
         Raises:
             LakeError: the table lacks a data file.
         """
-        lake, spark = LakeSnapshot.of(self.reading.lake), self.reading.spark  # all queries of the frame read one version
+        lake, spark = LakeSnapshot.of(self.workspace.lake), self.workspace.spark  # all queries of the frame read one version
         with self.naming_lost_files():
             return plan_if_small(lake.read(spark, name)) if lake.exists(name) else lake.frame(spark, name)
 
@@ -83,20 +83,20 @@ class Views:
         Its rows include those without a batch number, and those of a batch that is not committed yet. Reading them raises `LakeError` if
         the log lacks a data file.
         """
-        table, reading = self.reading.sources[source].log, self.reading.take_snapshot()
-        identity, head = reading.lake.identity(table), last_with_rows(reading.ledger, source)
+        table, workspace = self.workspace.sources[source].log, self.workspace.take_snapshot()
+        identity, head = workspace.lake.identity(table), last_with_rows(workspace.ledger, source)
 
         def rows(after: int) -> DataFrame:
             seq = F.col(SEQ)
             with self.naming_lost_files():
-                events = reading.lake.read(reading.spark, table, within={SEQ: (after + 1, None)} if after else None, with_nulls=True)
+                events = workspace.lake.read(workspace.spark, table, within={SEQ: (after + 1, None)} if after else None, with_nulls=True)
                 return plan_if_small(events.where(seq.isNull() | (seq > parameter(after, SEQ))) if after else events)
 
         def time_of(seq: int) -> int | None:
-            times = reading.ledger.history.times
+            times = workspace.ledger.history.times
             return times[seq - 1] if 0 < seq <= len(times) else None
 
-        return None if identity is None else Log(identity, reading.lake.schema(table), head, time_of, rows)
+        return None if identity is None else Log(identity, workspace.lake.schema(table), head, time_of, rows)
 
     def show(self, view: View) -> DataFrame:
         """The rows of a view.
@@ -105,7 +105,7 @@ class Views:
             ViewError: no derived table has the name, or it has no step yet.
             OperatorError: an earlier state is asked for, and the table has no changelog.
         """
-        view.check(self.reading.lake, self.reading.assets)
+        view.check(self.workspace.lake, self.workspace.assets)
         if view.early:
             return self.with_early(view.table)
         if view.as_of is not None:
@@ -117,12 +117,12 @@ class Views:
     def export(self, view: View, folder: str) -> dict[str, Any]:
         """Write the rows of a view as a Delta table outside the lake; see `export`."""
         with self.naming_lost_files():
-            return export(self.show(view), self.reading.lake, folder)
+            return export(self.show(view), self.workspace.lake, folder)
 
     def late(self, asset: str, source: str) -> DataFrame:
         """A source's rows that arrived too late for an asset."""
         advance = self.snapshot(asset)
-        rows = advance.reading.with_lateness(advance.asset, advance.asset.inputs.index(source), advance.reading.ledger.head)
+        rows = advance.workspace.with_lateness(advance.asset, advance.asset.inputs.index(source), advance.workspace.ledger.head)
         return drop_engine_columns(rows.where(LATE).drop(LATE, FILTERED))
 
     def with_early(self, asset: str) -> DataFrame:
@@ -138,7 +138,7 @@ class Views:
             return plan_if_small(self._with_early(asset))
 
     def _with_early(self, asset: str) -> DataFrame:
-        lake, spark, derived = LakeSnapshot.of(self.reading.lake), self.reading.spark, self.reading.assets[asset]
+        lake, spark, derived = LakeSnapshot.of(self.workspace.lake), self.workspace.spark, self.workspace.assets[asset]
         lake.delta_for_reading(derived.early)  # opened before the table, so that a result that becomes final in between is in the table
         commit = lake.newest_commit(asset, PROGRESS)  # it opens the table; the rows below are read at the opened version
         early = lake.read(spark, derived.early, lake.schema(derived.early)).drop(ROWS_SEEN)
@@ -154,16 +154,16 @@ class Views:
     def newest_snapshot(self, asset: str, earlier_state: Mapping[str, Any] | None = None) -> UpsertedSnapshot | None:
         """An upserted table as of its newest step, with its changelog, since an earlier state if given; see `time_travel`."""
         with self.naming_lost_files():
-            snapshot = newest_snapshot(self.reading, self.reading.assets[asset], earlier_state)
+            snapshot = newest_snapshot(self.workspace, self.workspace.assets[asset], earlier_state)
             return snapshot and replace(snapshot, table=plan_if_small(snapshot.table), changelog=plan_if_small(snapshot.changelog))
 
     def as_of(self, asset: str, time: int) -> DataFrame:
         """An upserted table as it was at a time (epoch ms, by the ledger's clock)."""
-        return as_of(self.reading, self.reading.assets[asset], time)
+        return as_of(self.workspace, self.workspace.assets[asset], time)
 
     def of_event_times_to(self, asset: str, time: int) -> DataFrame:
         """An upserted table computed from only the rows with event times up to `time` (epoch ms), however late they arrived."""
-        return as_known_now(self.reading, self.reading.assets[asset], time)
+        return as_known_now(self.workspace, self.workspace.assets[asset], time)
 
     def metrics(self, asset: str) -> dict[str, int | float]:
         """The metrics of an upserted table; see `table_metrics`."""
@@ -172,9 +172,9 @@ class Views:
     def publish(self, asset: str, folder: str) -> int:
         """Write an upserted table's changes to a folder, as keyed upserts with tombstones; returns the last step in the folder."""
         with self.naming_lost_files():
-            return publish(self.reading, self.reading.assets[asset], folder)
+            return publish(self.workspace, self.workspace.assets[asset], folder)
 
     def publish_to_topic(self, asset: str, upto: int | None = None) -> Published:
         """Write the steps of a table that its topic does not have yet; see `publish_to_topic`."""
         with self.recorded_of_sink(asset), self.naming_lost_files():
-            return publish_to_topic(self.reading, self.reading.assets[asset], self.sinks[asset], upto)
+            return publish_to_topic(self.workspace, self.workspace.assets[asset], self.sinks[asset], upto)

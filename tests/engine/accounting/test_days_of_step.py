@@ -22,7 +22,7 @@ NEXT = replace(FIRST, step=5, seq=2, closed_to=START + 12 * DAY - 1)
 
 
 def _days(asset: DerivedAsset, before: Progress, after: Progress) -> Days | None:
-    advance: Any = SimpleNamespace(asset=asset, reading=SimpleNamespace(sources={}))
+    advance: Any = SimpleNamespace(asset=asset, workspace=SimpleNamespace(sources={}))
     return days_of_step(advance, Step(before, after, 1))
 
 

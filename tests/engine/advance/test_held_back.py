@@ -65,4 +65,4 @@ def test_the_source_that_holds_back_a_table(tmp_path: Path, clock: Clock, case: 
     engine = bare_engine(tmp_path, clock, SOURCES, TABLES)
     if case.marks:
         commit_batch(engine, case.marks)
-    assert find_holding_source(engine.freshness.reading, case.table) == case.expected
+    assert find_holding_source(engine.freshness.workspace, case.table) == case.expected

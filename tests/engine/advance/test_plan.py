@@ -15,7 +15,7 @@ from platform_defs.engine.advance.plan import StepPlan, plan_step
 from platform_defs.engine.advance.position import CompleteUpTo, EventTimeRange, Position, Upstream
 from platform_defs.engine.inputs.progress import Progress
 from platform_defs.engine.inputs.progress_errors import ProgressError
-from platform_defs.engine.inputs.reader import Span
+from platform_defs.engine.inputs.span import Span
 from platform_defs.engine.ledger.rows import Batch
 from tests.engine.source_batches import source_batch
 from tests.support.memory_ledger import memory_ledger

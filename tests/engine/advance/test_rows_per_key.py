@@ -66,7 +66,7 @@ def _pairs(engine: Engine, table: str) -> int:
 def test_an_operator_that_compares_no_rows_of_a_key_is_never_split(make_engine: MakeEngine) -> None:
     firsts = DerivedAsset(name="firsts", inputs=("l",), operator=Deduplicate(by="k"))
     engine = make_engine([source("l")], [firsts])
-    assert rows_per_key.split_keys(engine.reading, firsts, ClosedRange(None, START), 0) is firsts
+    assert rows_per_key.split_keys(engine.workspace, firsts, ClosedRange(None, START), 0) is firsts
 
 
 @pytest.mark.parametrize(

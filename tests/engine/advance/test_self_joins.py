@@ -51,7 +51,7 @@ def test_a_source_is_joined_with_itself(make_engine: MakeEngine) -> None:
         assert {account.side for account in by_day} == {"l"}
         assert sum(account.late for account in by_day) == 2, "the row is late on each side"
         assert not engine.accounts.count_differences(name)
-        size = state_size(engine.reading, table)["event_log"]
+        size = state_size(engine.workspace, table)["event_log"]
         assert size.files + size.skipped_files == len(engine.lake.file_sizes("events/l", {})), "each file counts once"
 
 

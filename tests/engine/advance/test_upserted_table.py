@@ -53,7 +53,7 @@ def test_only_the_changes_of_the_committed_step_are_applied_from_memory(
     other = newest.set_column(newest.column_names.index("total"), "total", pa.array([100], newest.schema.field("total").type))
     changes = from_arrow(other, changelog)
     assert rows_of(engine.views.table("t"), "k", "total") == [("x", 1)]
-    UpsertedTable(engine.reading, asset)._apply(now.id if is_own_step else "another step", changes)
+    UpsertedTable(engine.workspace, asset)._apply(now.id if is_own_step else "another step", changes)
     assert rows_of(engine.views.table("t"), "k", "total") == [("x", total)]
 
 

@@ -23,4 +23,4 @@ def test_a_columns_type_may_change_until_a_batch_has_rows(make_engine: MakeEngin
     [batch] = after.ingest()
     assert [(s.accepted, s.duplicate) for s in batch] == [(1, 1)]
     assert not [m for m in after.maintain(small_files=2) if m.failed]
-    assert rows_of(after.reading.log("l", 2), "k", "v") == [("a", "1"), ("b", "2")]
+    assert rows_of(after.workspace.log("l", 2), "k", "v") == [("a", "1"), ("b", "2")]

@@ -75,7 +75,7 @@ def _watermark(engine: Engine, asset: str) -> int | None:
 
 def _watermarks(engine: Engine, asset: str) -> list[int | None]:
     """The watermark after batch n, relative to START, at index n; index 0 is before any batch."""
-    return [None if w is None else w - START for w in engine.pending.reading.operator_timeline(engine.assets[asset]).after]
+    return [None if w is None else w - START for w in engine.pending.workspace.operator_timeline(engine.assets[asset]).after]
 
 
 def test_a_drain_closes_the_input_of_idle_sources_and_a_second_one_writes_nothing(engine: Engine, clock: Clock) -> None:

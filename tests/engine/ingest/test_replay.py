@@ -41,7 +41,7 @@ def test_a_replay_is_refused_after_another_writer_has_committed(
     assert make_engine([source("l")], []).ledger.head == before + (written == "a batch")
     assert ("c",) not in rows_of(ours.views.table("events/l"), "k")
     replay(ours, [{"l": [Event("c", 3, 0)]}])
-    assert ("c",) in rows_of(ours.reading.log("l", ours.ledger.head), "k")
+    assert ("c",) in rows_of(ours.workspace.log("l", ours.ledger.head), "k")
 
 
 def test_rows_of_no_given_batch_are_refused_and_no_batch_commits_nothing(make_engine: MakeEngine) -> None:

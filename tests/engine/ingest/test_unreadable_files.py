@@ -39,7 +39,7 @@ def _patient(engine: Engine, sleep: Callable[[float], None]) -> Engine:
 
 
 def _keys(engine: Engine, name: str = "l") -> list[Any]:
-    return [k for (k,) in rows_of(engine.reading.log(name, engine.ledger.head), "k")]
+    return [k for (k,) in rows_of(engine.workspace.log(name, engine.ledger.head), "k")]
 
 
 def test_a_transient_read_error_is_retried(make_engine: MakeEngine) -> None:

@@ -94,13 +94,13 @@ def test_a_step_is_refused_if_its_input_is_emptied_after_the_first_check(tmp_pat
     engine = bare_engine(tmp_path, clock, [source("l")], chain()[3:])
     commit_batch(engine, {"l": {"watermark": START}})
     apply_step(engine, "sums")
-    reading, best = engine.pending.reading, engine.assets["best"]
+    workspace, best = engine.pending.workspace, engine.assets["best"]
     read = {"sums": 1}
-    apply_step(engine, "best", inputs=reading.input_identities(best), read=read, steps_read=reading.steps_read(read))
-    reading.require_same_inputs(best, stored_progress(engine.lake, best))
+    apply_step(engine, "best", inputs=workspace.input_identities(best), read=read, steps_read=workspace.steps_read(read))
+    workspace.require_same_inputs(best, stored_progress(engine.lake, best))
     apply_step(engine, "sums", seq=0, generation=1)
     with pytest.raises(ProgressError, match=r"^best was computed from an earlier sums, which has been replaced since"):
-        Advance(reading, best, 1).take_snapshot().commit_next_step(engine.ledger.head, None)
+        Advance(workspace, best, 1).take_snapshot().commit_next_step(engine.ledger.head, None)
 
 
 def apply_step(engine: Engine, table: str, **changes: Any) -> None:

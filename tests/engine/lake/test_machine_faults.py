@@ -78,7 +78,7 @@ def test_the_errors_of_a_full_disk_and_a_read_only_lake_name_the_cause(spark: Sp
 
     restarted = _engine(spark, small / "lake", tmp_path / "in")
     assert [s.accepted for e in restarted.ingest() for s in e] == [1]
-    assert rows_of(restarted.reading.log("l", 2), "seq", "k") == [(1, "a"), (2, "b")]
+    assert rows_of(restarted.workspace.log("l", 2), "seq", "k") == [(1, "a"), (2, "b")]
 
 
 def test_a_lake_path_that_is_a_file_is_refused(spark: SparkSession, tmp_path: Path) -> None:

@@ -186,7 +186,7 @@ def test_a_corrupted_or_missing_file_is_an_error_although_the_session_ignores_su
         spark.conf.set(key, "true")
     try:
         with pytest.raises((PySparkException, Py4JJavaError), match=message):
-            engine.reading.log("l", 1).collect()
+            engine.workspace.log("l", 1).collect()
     finally:
         for key in LENIENT:
             spark.conf.set(key, "false")

@@ -77,7 +77,7 @@ def batches_of(batches: Sequence[tuple[dict[str, dict[str, Any]], bool]]) -> lis
 
 
 def timelines(ledger: Ledger) -> dict[str, Timeline]:
-    """The watermarks of the sources, and of an operator on two of them, as `Reading` computes them."""
+    """The watermarks of the sources, and of an operator on two of them, as `Workspace` computes them."""
     history, head = ledger.history, ledger.head
     start = watermarks.after_summary(history.summarized)
     found = {name: watermarks.of_source(history.source(name), head, start) for name in SOURCES}

@@ -141,7 +141,7 @@ def test_the_unhandled_rows_are_those_of_later_batches(engine: Engine) -> None:
     commit_batch(engine, {"l": {"watermark": START}})
     commit_step(engine, "counts", closed_to=START)
     commit_batch(engine, {"l": {"watermark": START + HOUR}, "r": {"watermark": START}})
-    freshness = Freshness(engine.freshness.reading)
+    freshness = Freshness(engine.freshness.workspace)
     assert {name: freshness.unhandled_rows(name) for name in engine.assets} == {
         "counts": 10,
         "top": 20,
@@ -160,7 +160,7 @@ def test_a_table_that_begins_after_the_watermark_has_no_work_until_it_is_reached
     write_deltalake(engine.lake.path(log.log), pa.table({"seq": pa.array([], pa.int64())}), **written)
     write_totals(engine.lake, log, Cut(1, START + 9 * DAY, 1))
     starts_after = START + 17 * DAY - 1
-    position = position_of(engine.pending.reading, table, Progress())
+    position = position_of(engine.pending.workspace, table, Progress())
     assert (position.starts_after, plan_step(position, max_step=1, row_times=lambda *_: None)) == (starts_after, None)
     assert (engine.pending.days("weekly"), _waiting(engine, "weekly")) == (None, None)
     assert engine.pending.describe_progress("weekly")["lag_ms"] == 0

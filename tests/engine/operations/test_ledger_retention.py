@@ -21,9 +21,9 @@ from platform_defs.engine.advance.step_size import can_change_rows
 from platform_defs.engine.inputs.changelog_reader import APPLIED
 from platform_defs.engine.inputs.identity import identity_of
 from platform_defs.engine.inputs.lateness_decisions import DECIDED
-from platform_defs.engine.inputs.reader import Reading
 from platform_defs.engine.inputs.result_rows import late_results
 from platform_defs.engine.inputs.retained import Cut, write_totals
+from platform_defs.engine.inputs.workspace import Workspace
 from platform_defs.engine.lake.commits import APPLICATION, RETENTION, commit_options
 from platform_defs.engine.lake.sql_rows import sql_rows
 from platform_defs.engine.ledger.ledger import Ledger
@@ -89,7 +89,7 @@ def numbered(application: str, number: int) -> CommitProperties:
 
 
 def retention(engine: Engine, retention: int | None = DAY) -> LedgerRetention:
-    return LedgerRetention(engine.pending.reading, retention)
+    return LedgerRetention(engine.pending.workspace, retention)
 
 
 def commit(engine: Engine, table: str, metadata: dict[str, Any]) -> None:
@@ -275,7 +275,7 @@ def test_late_results_of_summarized_batches_stay_late(tmp_path: Path, clock: Clo
     for hour in (2, 4, 6):
         commit_batch(engine, {name: {"watermark": START + hour * HOUR, "idle": False} for name in ("l", "r")})
         clock.pass_ms(DAY)
-    before = late_results(engine.pending.reading, OF_PAIRS, PAIRS)
+    before = late_results(engine.pending.workspace, OF_PAIRS, PAIRS)
     for name in engine.sources:
         remove_rows(engine, name, day=9)
     commit_step(engine, "pairs", closed_to=START + 6 * HOUR)
@@ -287,7 +287,7 @@ def test_late_results_of_summarized_batches_stay_late(tmp_path: Path, clock: Clo
     assert before == [LateResults(START, None, START + 9 * HOUR)]
     assert engine.ledger.history.summary is not None
     assert [*engine.ledger.history.summary.late.values()] == [((START, START + 4 * HOUR, START + 9 * HOUR),)]
-    assert late_results(reopened(engine).pending.reading, OF_PAIRS, PAIRS) == before
+    assert late_results(reopened(engine).pending.workspace, OF_PAIRS, PAIRS) == before
 
 
 def test_a_scrape_that_paused_for_longer_than_the_ledger_keeps_its_batches_counts_no_row_twice(engine: Engine) -> None:
@@ -321,7 +321,7 @@ def test_lateness_decisions_leave_with_their_rows(engine: Engine, at: str | None
     for seq in (2, 4, 5):
         rows = pa.table({"which": pa.array([0], pa.int32()), "seq": [seq], "arrival": [1]})
         write_deltalake(new.lake.path(VISITS.decisions), rows, mode="append", **commit_options({DECIDED: seq}))
-    of_visits = DecisionRetention(new.pending.reading, VISITS)
+    of_visits = DecisionRetention(new.pending.workspace, VISITS)
     planned = of_visits.plan()
     assert planned is not None
     assert planned == Removal(2, "batch 5", number=4)
@@ -341,8 +341,8 @@ def test_all_lateness_decisions_leave_if_retention_has_removed_all_rows(engine: 
     new = _with_steps(engine, (VISITS, {}))
     rows = pa.table({"which": pa.array([0], pa.int32()), "seq": [5], "arrival": [1]})
     write_deltalake(new.lake.path(VISITS.decisions), rows, mode="append", **commit_options({DECIDED: 5}))
-    monkeypatch.setattr(Reading, "first_batch_in_log", lambda *_: None)
-    of_visits, head = DecisionRetention(new.pending.reading, VISITS), new.ledger.head
+    monkeypatch.setattr(Workspace, "first_batch_in_log", lambda *_: None)
+    of_visits, head = DecisionRetention(new.pending.workspace, VISITS), new.ledger.head
     planned = of_visits.plan()
     assert planned == Removal(1, f"batch {head + 1}", number=head)
     of_visits.remove(planned)
@@ -353,7 +353,7 @@ def test_all_lateness_decisions_leave_if_retention_has_removed_all_rows(engine: 
 
 def test_lateness_decisions_stay_while_a_log_has_all_of_its_rows(engine: Engine) -> None:
     new = _with_steps(_without_retention(engine), (VISITS, {}))
-    assert DecisionRetention(new.pending.reading, VISITS).plan() is None
+    assert DecisionRetention(new.pending.workspace, VISITS).plan() is None
 
 
 def _with_idle_source(engine: Engine, clock: Clock) -> tuple[Engine, Callable[[], None]]:
@@ -381,13 +381,13 @@ def _with_idle_source(engine: Engine, clock: Clock) -> tuple[Engine, Callable[[]
 
 def test_a_snapshot_before_a_summary_and_one_after_it_do_not_share_watermarks(tmp_path: Path, clock: Clock) -> None:
     engine, summarize = _with_idle_source(bare_engine(tmp_path, clock, SOURCES[:2], [PAIRS]), clock)
-    reading = engine.pending.reading
-    before = reading.take_snapshot()
+    workspace = engine.pending.workspace
+    before = workspace.take_snapshot()
     summarize()
-    after = reading.take_snapshot()
+    after = workspace.take_snapshot()
     assert (before.ledger.history.summarized, after.ledger.history.summarized) == (0, 5)
     assert [after.timeline(name).after[6] for name in ("l", "r")] == [START + 9 * HOUR, START + HOUR]
-    for one in (before, after, before, reading.take_snapshot()):
+    for one in (before, after, before, workspace.take_snapshot()):
         assert [one.operator_timeline(PAIRS).after[seq] for seq in (5, 6)] == [START + 9 * HOUR] * 2
 
 
@@ -395,18 +395,18 @@ def test_a_summary_that_is_committed_during_a_look_up_changes_no_watermark(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine, summarize = _with_idle_source(bare_engine(tmp_path, clock, SOURCES[:2], [PAIRS]), clock)
-    reading, looks, history = engine.pending.reading, list[int](), Ledger.history.fget
+    workspace, looks, history = engine.pending.workspace, list[int](), Ledger.history.fget
     assert history is not None
 
     def looked_at(ledger: Ledger) -> Any:
         looks.append(1)
-        if len(looks) == 2 and ledger is reading.ledger:
+        if len(looks) == 2 and ledger is workspace.ledger:
             summarize()
         return history(ledger)
 
     for n in range(2):
         monkeypatch.setattr(Ledger, "history", property(looked_at))
-        assert [reading.operator_timeline(PAIRS).after[seq] for seq in (5, 6)] == [START + 9 * HOUR] * 2, n
+        assert [workspace.operator_timeline(PAIRS).after[seq] for seq in (5, 6)] == [START + 9 * HOUR] * 2, n
         monkeypatch.undo()
 
 
@@ -438,10 +438,10 @@ def test_early_results_are_shown_anew_if_the_ledger_has_lost_the_batch_of_the_la
     planned = other.plan()
     assert planned is not None
     assert other.remove(planned).number == 4
-    reading = reopened(engine).pending.reading
-    assert last_shown_metadata(reading, COUNTS) is None
+    workspace = reopened(engine).pending.workspace
+    assert last_shown_metadata(workspace, COUNTS) is None
     commit(engine, COUNTS.early, {SHOWN: {"seq": 4, "closed_to": START + DAY, "operator": identity_of(COUNTS), "generation": 0}})
-    assert (last_shown_metadata(reading, COUNTS) or {})["seq"] == 4
+    assert (last_shown_metadata(workspace, COUNTS) or {})["seq"] == 4
 
 
 def test_a_summary_makes_no_table_stale(tmp_path: Path, clock: Clock) -> None:

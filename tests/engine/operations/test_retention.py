@@ -52,7 +52,7 @@ def by_table(done: list[Maintained]) -> dict[str, Maintained]:
 
 
 def logged(engine: Engine, source: str) -> list[tuple[object, ...]]:
-    return rows_of(engine.reading.log(source, engine.ledger.head), "k", "v", "event_time")
+    return rows_of(engine.workspace.log(source, engine.ledger.head), "k", "v", "event_time")
 
 
 def accounted(engine: Engine, name: str = "pairs") -> list[DayAccount]:
@@ -337,7 +337,7 @@ def test_a_table_that_lost_steps_does_not_skip_removed_rows(engine: Engine, make
 
 
 def test_a_rebuild_while_a_removal_is_planned_holds_it_back(engine: Engine) -> None:
-    retention = LogRetention(engine.reading, engine.sources["l"], engine._snapshot)  # pyright: ignore[reportPrivateUsage]
+    retention = LogRetention(engine.workspace, engine.sources["l"], engine._snapshot)  # pyright: ignore[reportPrivateUsage]
     planned = retention.plan()
     assert planned is not None
     [*_] = engine.rebuild_tables(["total"])
@@ -348,21 +348,21 @@ def test_a_removal_that_is_held_back_still_says_what_an_earlier_one_removed(
     tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine = bare_engine(tmp_path, clock, [source("l")], [])
-    reading, contract = engine.snapshot()._reading_without_session, engine.sources["l"]  # pyright: ignore[reportPrivateUsage]
+    workspace, contract = engine.snapshot()._workspace_without_session, engine.sources["l"]  # pyright: ignore[reportPrivateUsage]
     numbered = CommitProperties(app_transactions=[Transaction(RETENTION, 2)])
     write_deltalake(engine.lake.path(contract.quarantine), pa.table({"seq": [1]}), commit_properties=numbered)
     monkeypatch.setattr(QuarantineRetention, "_held_back", lambda _: "an ingest was interrupted")
-    of_quarantine = QuarantineRetention(reading, contract, DAY, None)
+    of_quarantine = QuarantineRetention(workspace, contract, DAY, None)
     assert of_quarantine.remove(Removal(5, "1970-01-09", number=8)) == Removal(
         kept_from="1970-01-03", held_back="an ingest was interrupted"
     )
 
     write_deltalake(engine.lake.path(contract.log), pa.table({"seq": [1]}))
     earlier, cut = (SimpleNamespace(before=before, number=number) for before, number in ((2 * DAY, 3), (8 * DAY, 9)))
-    monkeypatch.setattr(type(reading), "cut", lambda *_: earlier)
+    monkeypatch.setattr(type(workspace), "cut", lambda *_: earlier)
     planned = Removal(5, "1970-01-09", cut=cast(Any, cut))
     held_back = Removal(kept_from="1970-01-03", held_back="another maintenance removed rows meanwhile")
-    assert LogRetention(reading, contract, engine._snapshot).remove(planned) == held_back  # pyright: ignore[reportPrivateUsage]
+    assert LogRetention(workspace, contract, engine._snapshot).remove(planned) == held_back  # pyright: ignore[reportPrivateUsage]
 
 
 def test_a_watermark_beyond_all_events_removes_no_more_than_the_newest_event(engine: Engine) -> None:

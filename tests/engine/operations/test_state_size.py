@@ -81,11 +81,11 @@ def _files(engine: Engine, table: str) -> set[File]:
 
 def _state(engine: Engine, asset: DerivedAsset) -> set[File]:
     now = stored_progress(engine.lake, asset)
-    return {file for part in strategy_of(engine.reading, asset).state(now) for file in part.files(engine.lake)}
+    return {file for part in strategy_of(engine.workspace, asset).state(now) for file in part.files(engine.lake)}
 
 
 def _rows(engine: Engine, name: str) -> dict[str, int]:
-    return {kind: size.rows for kind, size in state_size(engine.reading, engine.assets[name]).items()}
+    return {kind: size.rows for kind, size in state_size(engine.workspace, engine.assets[name]).items()}
 
 
 def test_a_step_reads_no_older_file_that_is_not_in_the_state(make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -142,7 +142,7 @@ def test_bytes_are_those_of_the_data_files(make_engine: MakeEngine) -> None:
     replay(engine, [{"l": [Event("a", 1, 0)]}])
     engine.advance("counts")
     on_disk = sum(file.stat().st_size for file in Path(engine.lake.path("counts")).rglob("*.parquet") if "_change_data" not in file.parts)
-    assert state_size(engine.reading, engine.assets["counts"])["table"].bytes == on_disk
+    assert state_size(engine.workspace, engine.assets["counts"])["table"].bytes == on_disk
     found = engine.views.metrics("counts")
     assert [found[f"state_{name}"] for name in ("rows", "bytes", "files")] == [1, on_disk, 1]
     assert found["skipped_files"] == 0

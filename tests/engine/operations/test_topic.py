@@ -122,7 +122,7 @@ def test_a_killed_publish_goes_on_with_the_step_that_is_not_committed(jvm: Any, 
     """Each run is killed the first time, the second time and so on that it passes a point; the step that a kill cuts is written whole."""
     name = kafka.create(f"resumed-{at.replace(' ', '-').replace('_', '-')}", 3)
     sink, lake = _sink(kafka, name), SimpleNamespace(writer=lambda _: nullcontext())
-    reading = SimpleNamespace(lake=lake, spark=jvm, take_snapshot=lambda _: reading)
+    workspace = SimpleNamespace(lake=lake, spark=jvm, take_snapshot=lambda _: workspace)
     asset = SimpleNamespace(name=name, operator=SimpleNamespace(emits=SimpleNamespace(upserts=True)))
 
     def write(_: Sink, write: Write, table: str, identity: str) -> None:
@@ -139,9 +139,9 @@ def test_a_killed_publish_goes_on_with_the_step_that_is_not_committed(jvm: Any, 
     for which in range(1, 5):
         faults.install(_killer(at, which))
         with suppress(Killed):
-            publish_to_topic.publish_to_topic(reading, asset, sink)  # pyright: ignore[reportArgumentType]
+            publish_to_topic.publish_to_topic(workspace, asset, sink)  # pyright: ignore[reportArgumentType]
     faults.install(None)
-    done = publish_to_topic.publish_to_topic(reading, asset, sink)  # pyright: ignore[reportArgumentType]
+    done = publish_to_topic.publish_to_topic(workspace, asset, sink)  # pyright: ignore[reportArgumentType]
     assert (done.step, done.steps, done.records) == (5, 0, 0)
     with Topic(jvm, sink, name, compacted=True) as topic:
         newest = topic.newest()

@@ -1,4 +1,4 @@
-"""Read the inputs of a step: their rows that are not late, up to a ledger batch."""
+"""The workspace that every part of the engine works on: the session, the lake, its ledger, the sources and the tables."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
@@ -38,8 +38,8 @@ _TIME_MS = temporary("time_ms")
 
 
 @dataclass(frozen=True)
-class Reading:
-    """Reads assets' inputs.
+class Workspace:
+    """The session, the lake, its ledger, the sources and the tables; reads the inputs of tables.
 
     Args:
         spark: the session.
@@ -56,8 +56,8 @@ class Reading:
     assets: Mapping[str, DerivedAsset]
     _timelines: dict[str, tuple[int, Timeline]] = field(default_factory=dict, compare=False)
 
-    def take_snapshot(self, *assets: str) -> "Reading":
-        """A reading on a snapshot: first of the given assets' tables, then of the ledger, then of the tables that they read.
+    def take_snapshot(self, *assets: str) -> "Workspace":
+        """This workspace on a snapshot: first of the given assets' tables, then of the ledger, then of the tables that they read.
 
         This order makes the snapshot consistent: the ledger has each batch, and the inputs have each step, that a table's progress names.
         """
@@ -128,22 +128,22 @@ class Reading:
 
     def timeline(self, name: str) -> Timeline:
         """The watermark of a source, or the one that readers of a derived asset see. Only new batches are computed."""
-        upstream, reading = self.input_named(name), self.on_one_ledger()
-        return reading._cached_timeline(
-            f"seen:{name}", lambda earlier, history: upstream.timeline(history, earlier, reading.operator_timeline)
+        upstream, workspace = self.input_named(name), self.on_one_ledger()
+        return workspace._cached_timeline(
+            f"seen:{name}", lambda earlier, history: upstream.timeline(history, earlier, workspace.operator_timeline)
         )
 
     def operator_timeline(self, asset: DerivedAsset) -> Timeline:
         """An asset's own watermark over the ledger."""
-        reading = self.on_one_ledger()
+        workspace = self.on_one_ledger()
 
         def extend(earlier: Timeline, _: History) -> Timeline:
-            return watermarks.of_operator([reading.timeline(name) for name in awaited_inputs(asset)], earlier)
+            return watermarks.of_operator([workspace.timeline(name) for name in awaited_inputs(asset)], earlier)
 
-        return reading._cached_timeline(f"own:{asset.name}", extend, asset)
+        return workspace._cached_timeline(f"own:{asset.name}", extend, asset)
 
-    def on_one_ledger(self) -> "Reading":
-        """This reading on a snapshot of the ledger: a summary that maintenance commits during a computation has no effect on it."""
+    def on_one_ledger(self) -> "Workspace":
+        """This workspace on a snapshot of the ledger: a summary that maintenance commits during a computation has no effect on it."""
         ledger = LedgerSnapshot.of(self.ledger)
         return self if ledger is self.ledger else replace(self, ledger=ledger)
 
