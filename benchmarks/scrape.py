@@ -21,6 +21,7 @@ from operators import Tumbling, WindowedAggregate
 from platform_defs.configured_engine import make_engine
 from platform_defs.engine import Engine
 from platform_defs.engine.inputs.progress import Progress, results_table
+from platform_defs.engine.inputs.timelines import operator_timeline
 from platform_defs.monitoring.lake_metrics import LakeMetrics
 from platform_defs.settings import Settings
 from platform_defs.shop import shop
@@ -44,7 +45,7 @@ def step_tables(engine: Engine, steps: int) -> None:
         now, path = Progress(), engine.lake.path(results_table(asset))
         for step in range(1, steps + 1):
             seq = max(1, engine.ledger.head * step // steps)
-            watermark = pending.workspace.operator_timeline(asset).after[seq] if asset.operator.reads.closes_ranges else None
+            watermark = operator_timeline(pending.workspace, asset).after[seq] if asset.operator.reads.closes_ranges else None
             read = {of.name: step for of in pending.workspace.tables_of(asset)}
             after = replace(now, step=step, seq=seq, closed_to=watermark, read=read)
             properties = CommitProperties(custom_metadata={"userMetadata": json.dumps(after.metadata(now))})

@@ -7,14 +7,13 @@ from typing import Any
 
 from assets.days import day_of
 from platform_defs.engine.accounting.account import names_rows
-from platform_defs.engine.accounting.counted_rows import input_rows
 from platform_defs.engine.accounting.day_accounts import DayAccount, Scope, accounts_of, scope_of
-from platform_defs.engine.accounting.results import stored_results
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.advance.corrections import unread_corrections
 from platform_defs.engine.advance.position import position_of
 from platform_defs.engine.inputs.progress import progress
 from platform_defs.engine.inputs.span import Span
+from tests.hunt.inputs import counted_inputs, input_with_lateness, read_table
 from tests.hunt.operators import difference
 
 _SIDE = ((1, 2, 3), (4, 5, 6))
@@ -40,7 +39,8 @@ def _differing_results(advance: Advance, scope: Scope, sides_of: SidesOf) -> Any
     workspace, asset = advance.workspace, advance.asset
     now = progress(workspace.lake, asset)
     wanted: Any = advance.final_results(closing, now.seq)
-    held: Any = stored_results(advance, Span(None if closing.after is None else closing.after + 1, closing.upto))
+    span = Span(None if closing.after is None else closing.after + 1, closing.upto)
+    held: Any = read_table(workspace, asset.name, "final_at", span)
     later = unread_corrections(position_of(workspace, asset, now))
     held, wanted = ([row for row in rows if not any(r.after < row[-1] <= r.upto for r in later)] for rows in (held, wanted))
     extra, missing = difference(held, wanted)
@@ -81,7 +81,7 @@ def _pair_terms(advance: Advance, scope: Scope) -> Any:
 def _logged(advance: Advance, scope: Scope, side: int) -> list[tuple[tuple[int, int, int], set[str]]]:
     workspace, closed_to = advance.workspace, scope.closed_to
     operator: Any = advance.asset.operator
-    rows: Any = workspace.with_lateness(advance.asset, side, workspace.ledger.head, scope.span)
+    rows: Any = input_with_lateness(workspace, advance.asset, side, workspace.ledger.head, scope.span)
     handled = progress(workspace.lake, advance.asset).seq
     expired = [closed_to is not None and row[0] <= handled and row[2] + operator.wait(side) + 1 <= closed_to for row in rows]
     return [(row[:3], {"logged", *(["late"] * row[-1]), *(["expired"] * e)}) for row, e in zip(rows, expired, strict=True)]
@@ -89,19 +89,19 @@ def _logged(advance: Advance, scope: Scope, side: int) -> list[tuple[tuple[int, 
 
 def _resulting(advance: Advance, scope: Scope, side: int) -> list[tuple[tuple[int, int, int], set[str]]]:
     first, _, last = _SIDE[side]
-    rows: Any = stored_results(advance, scope.results)
+    rows = read_table(advance.workspace, advance.asset.name, "final_at", scope.results)
     named = [(row[first : last + 1], row[1] is not None and row[4] is not None) for row in rows if row[first] is not None]
     return [(row, {"paired" if is_pair else "padded"}) for row, is_pair in named]
 
 
 def _accepted_and_late(advance: Advance, scope: Scope) -> list[dict[str, Any]]:
-    frames: Any = input_rows(advance, scope)
+    frames = counted_inputs(advance, scope)
     found = Counter((day_of(row[frame.at("event_time")]), row[-1]) for frame in frames for row in frame)
     return [{"side": 0, "day": day, "accepted": n, "late": n if late else 0} for (day, late), n in found.items()]
 
 
 def _finality(advance: Advance, scope: Scope) -> list[dict[str, Any]]:
-    frames: Any = input_rows(advance, scope)
+    frames = counted_inputs(advance, scope)
     operator: Any = advance.asset.operator
     closed_to = scope.closed_to
     times = [row[frame.at("event_time")] for frame in frames for row in frame if not row[-1]]

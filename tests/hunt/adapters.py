@@ -32,24 +32,22 @@ from platform_defs.engine.ingest.new_files import FileFinder, StoreFileFinder
 from platform_defs.engine.ingest.stream import Stream
 from platform_defs.engine.inputs.handled_batches import require_handled_batches
 from platform_defs.engine.inputs.progress import Progress
-from platform_defs.engine.inputs.span import EVER, Span
-from platform_defs.engine.inputs.workspace import Workspace
+from platform_defs.engine.inputs.span import Span
 from platform_defs.engine.lake.errors import LakeError
-from platform_defs.engine.ledger import watermarks
 from platform_defs.engine.ledger.errors import LedgerError
 from platform_defs.engine.ledger.ledger import TABLE, Ledger, SourceBatch
 from platform_defs.engine.ledger.open_batch import OpenBatch
 from platform_defs.engine.ledger.rows import table_of
-from platform_defs.engine.ledger.snapshot import last_with_rows
 from platform_defs.engine.ledger.store import Version as LedgerVersion
 from platform_defs.engine.ledger.store import make_empty_commit
 from platform_defs.engine.operations.failures import Failures
 from platform_defs.engine.operations.maintenance import Maintenance, _Table
 from tests.hunt.accounts import sim_account
-from tests.hunt.frames import COUNTS, LOG, PAIRS, REJECTS, Rows
+from tests.hunt.frames import LOG, REJECTS, Rows
+from tests.hunt.inputs import read_input, read_table
 from tests.hunt.lake import SimLake, Snapshot, rows_of
 from tests.hunt.ledger import LedgerRow, Part, within
-from tests.hunt.operators import SimAsOf, SimJoin, difference
+from tests.hunt.operators import difference
 from tests.hunt.process import StoreFault
 from tests.hunt.store import Conflict, Event, Version
 
@@ -257,73 +255,20 @@ class SimFileFinder(StoreFileFinder):
 
 
 @dataclass(frozen=True)
-class SimWorkspace(Workspace):
-    """Reads inputs from memory. Watermarks and the choice of batches with late rows are the engine's own."""
-
-    def input(self, asset: DerivedAsset, index: int, head: int, span: Span = EVER, after: int = 0) -> Any:
-        name = asset.inputs[index]
-        if name in self.assets:
-            return self._derived(self.assets[name], span)
-        return Rows(LOG, [row[:-1] for row in self.with_lateness(asset, index, head, span, after) if not row[-1]])
-
-    def ends(self, asset: DerivedAsset, index: int, head: int, span: Span, after: int) -> tuple[int, int] | None:
-        times = [row[2] for row in self.input(asset, index, head, span, after)]
-        return (min(times), max(times)) if times else None
-
-    def with_lateness(self, asset: DerivedAsset, index: int, head: int, span: Span = EVER, after: int = 0) -> Any:
-        name = asset.inputs[index]
-        if name in self.assets:
-            rows = self._derived(self.assets[name], span)
-            return Rows((*rows.columns, "late"), [(*row, False) for row in rows])
-        rows = self.log(name, head, span, after)
-        ends, timeline = (span.first, span.last), self.operator_timeline(asset)
-        watermark_by_batch = watermarks.possibly_late_batches(self.ledger.source(name), timeline, after, head, ends)
-        operator: Any = asset.operator
-        return Rows((*LOG, "late"), [(*row, operator.is_late(row[2], watermark_by_batch.get(row[0]))) for row in rows])
-
-    def differing_days(self, table: str, closing: ClosedRange, wanted: Any) -> dict[date, tuple[int, int]]:
-        first = None if closing.after is None else closing.after + 1
-        extra, missing = difference(self.table(table, "final_at", Span(first, closing.upto)), wanted)
-        lacks, has = (Counter(day_of(row[-1]) for row in rows) for rows in (missing, extra))
-        return {day: (lacks[day], has[day]) for day in lacks.keys() | has.keys()}
-
-    def log(self, source: str, head: int, span: Span = EVER, after: int = 0) -> Any:
-        memo, key = self.lake.sim.store.memo, ("last", id(self.ledger.history), source, head)
-        if key not in memo:
-            memo[key] = last_with_rows(self.ledger, source, head), self.ledger.history
-        head = memo[key][0]
-        rows = rows_of(self.lake, self.sources[source].log, LOG)
-        return Rows(LOG, [row for row in rows.between("event_time", span.first, span.last) if after < row[0] <= head])
-
-    def table(self, name: str, column: str, span: Span) -> Any:
-        return rows_of(self.lake, name, _columns(self.assets[name])).between(column, span.first, span.last)
-
-    def _derived(self, upstream: DerivedAsset, span: Span) -> Any:
-        rows = self.table(upstream.name, "result_time", span)
-        return Rows(tuple("event_time" if c == "result_time" else c for c in rows.columns), rows.rows)
-
-
-def _columns(asset: DerivedAsset) -> tuple[str, ...]:
-    return PAIRS if isinstance(asset.operator, SimJoin | SimAsOf) else COUNTS
-
-
-@dataclass(frozen=True)
 class SimClosedRanges(ClosedRanges):
     """Advances over tuples: the closed results and their differences are computed here; the plan is the engine's own."""
-
-    workspace: SimWorkspace
 
     def _results_in(self, closing: ClosedRange, head: int, versions: Any) -> Any:
         reads = self.asset.operator.reads
         assert isinstance(reads, ByTimeRange)
         spans = [Span(*reads.span_of(i, closing.after, closing.upto)) for i in range(len(reads.lookback))]
-        frames = [self.workspace.input(self.asset, i, head, span) for i, span in enumerate(spans)]
+        frames = [read_input(self.workspace, self.asset, i, head, span) for i, span in enumerate(spans)]
         rows: Any = self.asset.rows(*frames)
-        return rows.between("final_at", None if closing.after is None else closing.after + 1, closing.upto)
+        return rows.between("final_at", _first_of(closing), closing.upto)
 
     def correct(self, now: Progress, after: Progress, closing: ClosedRange, key: tuple[str, ...] = ()) -> tuple[Progress, int]:
         wanted = self.final_results(closing, after.seq)
-        held = self.workspace.table(self.asset.name, "final_at", Span(None if closing.after is None else closing.after + 1, closing.upto))
+        held = read_table(self.workspace, self.asset.name, "final_at", Span(_first_of(closing), closing.upto))
         removed, new = difference(held, wanted)
         if not removed and not new:
             return after, AppendedTable(self.workspace, self.asset).append(wanted.limit(0), after)
@@ -340,11 +285,23 @@ class SimClosedRanges(ClosedRanges):
 class SimAdvance(Advance):
     """Advances over tuples."""
 
-    workspace: SimWorkspace
-
     @property
     def strategy(self) -> SimClosedRanges:
         return SimClosedRanges(self.workspace, self.asset)
+
+    def event_times(self, index: int, head: int, span: Span, after: int) -> tuple[int, int] | None:
+        times = [row[2] for row in read_input(self.workspace, self.asset, index, head, span, after)]
+        return (min(times), max(times)) if times else None
+
+    def differing_days(self, closing: ClosedRange, head: int) -> dict[date, tuple[int, int]]:
+        wanted: Any = self.final_results(closing, head)
+        extra, missing = difference(read_table(self.workspace, self.asset.name, "final_at", Span(_first_of(closing), closing.upto)), wanted)
+        lacks, has = (Counter(day_of(row[-1]) for row in rows) for rows in (missing, extra))
+        return {day: (lacks[day], has[day]) for day in lacks.keys() | has.keys()}
+
+
+def _first_of(closing: ClosedRange) -> int | None:
+    return None if closing.after is None else closing.after + 1
 
 
 @dataclass(frozen=True)
@@ -440,10 +397,6 @@ class SimEngine(Engine):
     @cached_property
     def ledger(self) -> Ledger:
         return SimLedger(self.lake, self.clock, SimLedgerStore(self.lake))
-
-    @cached_property
-    def workspace(self) -> SimWorkspace:
-        return SimWorkspace(self.spark, self.lake, self.ledger, self.sources, self.assets)
 
     @cached_property
     def ingestion(self) -> SimIngestion:

@@ -7,14 +7,13 @@ from typing import Any
 import pytest
 
 from platform_defs.engine import engine
-from platform_defs.engine.advance import advance
+from platform_defs.engine.advance import advance, pending_work, snapshot
 from platform_defs.engine.formats import files
 from platform_defs.engine.ingest import control_batches as control_batches
 from platform_defs.engine.ingest import ingest, uncommitted
-from platform_defs.engine.inputs.workspace import Workspace
 from platform_defs.engine.ledger import open_batch as batch
 from platform_defs.orchestration import requested_runs
-from tests.hunt import adapters, lake
+from tests.hunt import inputs, lake
 from tests.hunt.history import History, generate
 
 Mutate = Callable[[pytest.MonkeyPatch], None]
@@ -30,7 +29,7 @@ def drain_keeps_idle_sources_idle(patch: pytest.MonkeyPatch) -> None:
 
 def uncommitted_rows_of_a_removed_source_are_kept(patch: pytest.MonkeyPatch) -> None:
     """Readers use the newest batch of the ledger, and only rows of the next batch are removed as uncommitted."""
-    patch.setattr(adapters, "last_with_rows", lambda ledger, source, head=None: ledger.head if head is None else head)
+    patch.setattr(inputs, "last_with_rows", lambda ledger, source, head=None: ledger.head if head is None else head)
     for module in (ingest, control_batches):
         patch.setattr(module, "clear_uncommitted", _clear_by_number)
 
@@ -88,7 +87,8 @@ def batches_commit_on_any_ledger_version(patch: pytest.MonkeyPatch) -> None:
 
 
 def recreated_inputs_are_not_detected(patch: pytest.MonkeyPatch) -> None:
-    patch.setattr(Workspace, "require_same_inputs", lambda *of: None)
+    for module in (advance, pending_work, snapshot):
+        patch.setattr(module, "require_same_inputs", lambda *of: None)
 
 
 @dataclass(frozen=True)

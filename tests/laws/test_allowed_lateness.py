@@ -12,6 +12,7 @@ from operators import CoGroup, Deduplicate, Sliding, TopK, Tumbling, WindowedAgg
 from operators.contract import Operator
 from operators.windows import Aligned
 from platform_defs.engine import Engine
+from platform_defs.engine.inputs.stored_rows import read_log
 from tests.conftest import MakeEngine
 from tests.support.change_feed import check_change_feeds
 from tests.support.json_rows import json_rows_of
@@ -130,7 +131,7 @@ def test_with_enough_lateness_a_run_equals_the_operator_over_all_rows(make_engin
     engine = make_engine([source("l"), source("r")], assets)
     corrected = _run(engine, names, [], _batches(7, count=count))
     assert all(corrected[name] for name in names), corrected
-    logs = [engine.workspace.log(name, engine.ledger.head).drop("event_time_raw") for name in "lr"]
+    logs = [read_log(engine.workspace, name, engine.ledger.head).drop("event_time_raw") for name in "lr"]
     wanted = {name: operator(*logs[: len(operator.inputs)]) for name, operator in operators.items()}
     frames = {name: engine.views.table(name).select(*rows.columns) for name, rows in wanted.items()}
     frames |= {f"{name} of all rows": rows for name, rows in wanted.items()}

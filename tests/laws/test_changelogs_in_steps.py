@@ -14,6 +14,7 @@ from operators import Aggregate, TopN, fold
 from operators.contract import Operator
 from platform_defs.engine import Engine
 from platform_defs.engine.inputs.span import Span
+from platform_defs.engine.inputs.stored_rows import read_log
 from tests.conftest import MakeEngine
 from tests.support.json_rows import json_rows, json_rows_of
 from tests.support.kills import run_and_die
@@ -55,7 +56,7 @@ def test_after_each_step_a_leaderboard_equals_that_of_its_upstream_table(make_en
                 run_and_die(lambda name=name: engine.advance(name), point)
             engine.advance(name)
         by_time[engine.ledger.now()] = json_rows(engine.views.table("most"))
-    log = engine.workspace.log("l", engine.ledger.head).drop("event_time_raw")
+    log = read_log(engine.workspace, "l", engine.ledger.head).drop("event_time_raw")
     of_log = {"counts": COUNTS(log)}
     for name, (top, of) in tops.items():
         of_log[name] = top(of_log[of].selectExpr("*", f"'+I' AS {top.change}"))
@@ -80,7 +81,7 @@ def _check_earlier_states(engine: Engine, by_time: dict[int, list[str]]) -> None
     assert as_of == {str(time): rows for time, rows in by_time.items()}
     assert engine.views.as_of("most", min(by_time) - 1).isEmpty()
     midway = START + 14 * MINUTE
-    log = engine.workspace.log("l", engine.ledger.head, Span(None, midway)).drop("event_time_raw")
+    log = read_log(engine.workspace, "l", engine.ledger.head, Span(None, midway)).drop("event_time_raw")
     expected = TOPS["most"][0](COUNTS(log).selectExpr("*", "'+I' AS how"))
     assert json_rows(engine.views.of_event_times_to("most", midway)) == json_rows(expected) != by_time[max(by_time)]
     changes = {r.change: r["count"] for r in engine.views.table("changelog/most").groupBy("change").count().collect()}

@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from platform_defs.engine import Engine
+from platform_defs.engine.inputs.reader import read_input
 from platform_defs.engine.lake.tables import Lake
 from tests.conftest import CopyEngine, MakeEngine
 from tests.support.clock import Clock
@@ -151,7 +152,7 @@ def test_a_table_derived_from_a_derived_table_equals_a_backfill(make_engine: Mak
     stepwise = rows_of(engine.views.table("second"))
     whole = second.operator(
         engine.views.table("first").withColumnRenamed("result_time", "event_time").drop("final_at"),
-        engine.workspace.input(second, 1, engine.ledger.head),
+        read_input(engine.workspace, second, 1, engine.ledger.head),
     )
     closed_to = engine.pending.progress("second").closed_to
     assert len(stepwise) > 50

@@ -17,6 +17,8 @@ from assets.contracts import DerivedAsset
 from operators import IntervalJoin, Tumbling, WindowedAggregate
 from platform_defs.engine import Engine, LawError
 from platform_defs.engine.advance.closed_ranges import ClosedRanges
+from platform_defs.engine.inputs.stored_rows import read_log
+from platform_defs.engine.inputs.timelines import operator_timeline
 from tests.conftest import CopyEngine, MakeEngine
 from tests.support.change_feed import check_change_feeds
 from tests.support.json_rows import json_rows_of
@@ -95,7 +97,7 @@ def logs(run: tuple[Engine, dict[str, int]]) -> Logs:
     """The rows of both logs."""
     engine, _ = run
     columns = "k", F.unix_millis("event_time"), "v", "seq", "arrival"
-    return [rows_of(engine.workspace.log(side, engine.ledger.head), *columns) for side in "lr"]
+    return [rows_of(read_log(engine.workspace, side, engine.ledger.head), *columns) for side in "lr"]
 
 
 @pytest.fixture(scope="module")
@@ -147,7 +149,7 @@ def _model(engine: Engine, name: str) -> JoinModel:
 
 def _arrivals(engine: Engine, logs: Logs, name: str) -> list[Arrival]:
     """The rows of both logs by batch, each with the watermark before its batch."""
-    marks, found = engine.workspace.operator_timeline(engine.assets[name]).after, list[tuple[int, Arrival]]()
+    marks, found = operator_timeline(engine.workspace, engine.assets[name]).after, list[tuple[int, Arrival]]()
     for which, log in enumerate(logs):
         for k, t, v, seq, arrival in log:
             found.append((seq, Arrival(which, (seq, arrival), k, t, marks[seq - 1], v)))

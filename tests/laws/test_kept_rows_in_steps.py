@@ -14,6 +14,8 @@ from operators.contract import KeepsRows
 from operators.engine_columns import PERIOD_END
 from platform_defs.engine import Engine
 from platform_defs.engine.advance import kept_versions
+from platform_defs.engine.inputs.stored_rows import read_log
+from platform_defs.engine.inputs.timelines import operator_timeline
 from platform_defs.engine.lake import reads
 from tests.conftest import MakeEngine
 from tests.support.clock import Clock
@@ -50,7 +52,7 @@ def _events(rng: random.Random, batch: int, rows: int = 6) -> list[Event]:
 
 def _check(engine: Engine) -> None:
     """The tables and the kept rows are those of the log."""
-    log = engine.workspace.log("l", engine.ledger.head).drop("event_time_raw")
+    log = read_log(engine.workspace, "l", engine.ledger.head).drop("event_time_raw")
     for name in engine.assets:
         assert all(account.holds for account in engine.accounts.days(name)), name
         if name in ("replaced", "moving", "leaving"):
@@ -149,7 +151,7 @@ def test_a_step_reads_as_many_rows_of_an_old_log_as_of_a_new_one(make_engine: Ma
         assert max(sum(rows.values()) for rows in found) <= 2 * sum(found[0].values()), (name, found)
     _check(engine)
     assert engine.lake.read(engine.spark, "kept_rows/replaced").count() <= 18, "one row of each key"
-    lasting, mark = engine.lake.read(engine.spark, "kept_rows/sums"), engine.workspace.operator_timeline(engine.assets["sums"]).after[-1]
+    lasting, mark = engine.lake.read(engine.spark, "kept_rows/sums"), operator_timeline(engine.workspace, engine.assets["sums"]).after[-1]
     assert mark is not None
     assert not lasting.isEmpty()
     assert lasting.where(f"`{PERIOD_END}` < {mark - 2 * TTL}").isEmpty()

@@ -17,6 +17,8 @@ from assets.preparation import Preparation
 from operators import Aggregate, Deduplicate, TopN, fold
 from operators.contract import Operator
 from platform_defs.engine import Engine
+from platform_defs.engine.inputs.stored_rows import read_log
+from platform_defs.engine.inputs.timelines import operator_timeline
 from tests.conftest import MakeEngine
 from tests.laws.test_time_to_live import BATCHES, TTL
 from tests.support.clock import Clock
@@ -37,7 +39,7 @@ TABLES: dict[str, Operator] = {
 
 
 def _log(engine: Engine) -> DataFrame:
-    return engine.workspace.log("l", engine.ledger.head).select("k", "v", F.unix_millis("event_time").alias("at"), "seq", "arrival")
+    return read_log(engine.workspace, "l", engine.ledger.head).select("k", "v", F.unix_millis("event_time").alias("at"), "seq", "arrival")
 
 
 def _rows_within_ttl(rows: Sequence[Row], time: Callable[[Row], int], now: int | None) -> dict[str | None, list[Row]]:
@@ -69,7 +71,7 @@ def test_after_each_batch_each_table_equals_the_model(make_engine: MakeEngine, c
         columns = {name: ["v"] if name == "last" else [*SUMS] for name in TABLES}
         found = values_of({name: engine.views.table(name).select("k", *of) for name, of in columns.items()} | {"log": _log(engine)})
         log: list[Row] = [(k, v, at, (seq, arrival)) for k, v, at, seq, arrival in found.pop("log")]
-        mark = engine.workspace.operator_timeline(engine.assets["kept"]).after[-1]
+        mark = operator_timeline(engine.workspace, engine.assets["kept"]).after[-1]
         times = {batch[0].seq: batch[0].ingested_at for batch in engine.ledger.batches()}
         in_event_time = _rows_within_ttl(log, lambda r: r[2], mark)
         last = sorted(((k, max(rows, key=lambda r: r[2:])[1]) for k, rows in in_event_time.items()), key=repr)

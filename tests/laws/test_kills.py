@@ -8,6 +8,7 @@ import pytest
 from assets.contracts import DerivedAsset
 from operators.changelog import fold
 from platform_defs.engine import Engine
+from platform_defs.engine.inputs.reader import read_input
 from tests.conftest import MakeEngine
 from tests.support.example_operators import RunningTotal, Spread
 from tests.support.json_rows import json_rows_of
@@ -125,7 +126,7 @@ def test_after_kills_the_changelog_still_yields_the_upserted_table(make_engine: 
             engine().advance(name)
     for asset in (TOTAL, SPREAD):
         rows = rows_of(current.views.table(asset.name))
-        assert rows == rows_of(asset.operator(current.workspace.input(asset, 0, current.ledger.head)))
+        assert rows == rows_of(asset.operator(read_input(current.workspace, asset, 0, current.ledger.head)))
         changelog = current.views.table(asset.changelog)
         assert rows == rows_of(fold(changelog.drop("changed_at"), key=("k",), order="step"))
         assert {r.change for r in changelog.select("change").distinct().collect()} >= {"+I", "-U", "+U"}

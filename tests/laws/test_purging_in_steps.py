@@ -11,6 +11,8 @@ from pyspark.sql import functions as F
 from assets.contracts import DerivedAsset
 from operators import Aggregate, CoGroup, EveryInterval, EveryRows, Sliding, Tumbling, WindowedAggregate, WindowJoin
 from platform_defs.engine import Engine
+from platform_defs.engine.inputs.stored_rows import read_log
+from platform_defs.engine.inputs.timelines import operator_timeline
 from tests.conftest import MakeEngine
 from tests.support.json_rows import values_of
 from tests.support.purging_model import Row, WindowOperator
@@ -46,12 +48,12 @@ def _batches(rng: random.Random) -> list[Mapping[str, list[Event]]]:
 
 
 def _log(engine: Engine, name: str) -> DataFrame:
-    return engine.workspace.log(name, engine.ledger.head).select("seq", "arrival", "k", F.unix_millis("event_time").alias("t"), "v")
+    return read_log(engine.workspace, name, engine.ledger.head).select("seq", "arrival", "k", F.unix_millis("event_time").alias("t"), "v")
 
 
 def _wanted(engine: Engine, name: str, log: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     """The firings of the simulated operator, for each key, from the log and the watermark before each batch."""
-    operator, marks = OPERATORS[name], engine.workspace.operator_timeline(engine.assets[name]).after
+    operator, marks = OPERATORS[name], operator_timeline(engine.workspace, engine.assets[name]).after
     found = list[tuple[Any, ...]]()
     for key in ("a", "b", None):
         of_key = [Row(v, t, marks[seq - 1]) for seq, _, k, t, v in sorted(log, key=lambda row: row[:2]) if k == key]
@@ -120,7 +122,7 @@ OF_TWO_INPUTS: dict[str, CoGroup | WindowJoin] = {
 
 def _firings_of_two_inputs(engine: Engine, name: str, logs: Mapping[str, list[tuple[Any, ...]]]) -> list[tuple[Any, ...]]:
     """The key, window, number, time, left and right values of each simulated firing. On each side, a null key is a separate key."""
-    operator, marks = OF_TWO_INPUTS[name], engine.workspace.operator_timeline(engine.assets[name]).after
+    operator, marks = OF_TWO_INPUTS[name], operator_timeline(engine.workspace, engine.assets[name]).after
     arrived = list[tuple[int, int, int, str | None, Row]]()
     for side, log in enumerate("lr"):
         arrived += [(seq, arrival, side, k, Row(v, t, marks[seq - 1])) for seq, arrival, k, t, v in logs[log]]

@@ -15,6 +15,8 @@ from assets.contracts import DerivedAsset
 from assets.preparation import Preparation
 from operators import AsOfJoin, Session, TopK, Tumbling, WindowedAggregate, WindowJoin
 from platform_defs.engine import Engine, MaintenanceError
+from platform_defs.engine.inputs.retained import cut_of
+from platform_defs.engine.inputs.stored_rows import read_log
 from platform_defs.engine.operations.retention import LakeRetention
 from tests.conftest import engine_maker
 from tests.support.clock import Clock
@@ -104,10 +106,10 @@ def test_results_equal_those_of_a_run_without_retention(both: tuple[Engine, Engi
     removed = {m.table: m for m in kept.maintain()}
     assert [m.rows_removed for m in removed.values() if m.rows_removed] == [], "all has left before"
     assert removed["events/l"].kept_from == "2026-03-07"
-    cut = kept.workspace.cut("l")
+    cut = cut_of(kept.lake, kept.sources["l"])
     assert cut is not None
     assert cut.rows > cases
-    logs = [of.workspace.log("l", of.ledger.head).count() for of in both]
+    logs = [read_log(of.workspace, "l", of.ledger.head).count() for of in both]
     assert logs[0] == logs[1] - cut.rows
     found, expected = (json_rows_of({name: of.views.table(name) for name in of.assets}) for of in both)
     assert found == expected

@@ -13,6 +13,8 @@ from operators import CoGroup, Deduplicate, Session, TopK, WindowedAggregate, Wi
 from operators.contract import Operator
 from operators.timing import duration_ms
 from platform_defs.engine import Engine
+from platform_defs.engine.inputs.stored_rows import read_log
+from platform_defs.engine.inputs.timelines import operator_timeline
 from tests.conftest import MakeEngine
 from tests.support.json_rows import json_rows_of, values_of
 from tests.support.kills import run_and_die
@@ -70,10 +72,10 @@ def _run(
 
 def _model(engine: Engine, asset: str, lateness: int) -> dict[str | None, SessionsModel]:
     """The sessions of the log's rows by key, fed in the batches of the ledger."""
-    marks = engine.workspace.operator_timeline(engine.assets[asset]).after
+    marks = operator_timeline(engine.workspace, engine.assets[asset]).after
     batches: dict[int, dict[str | None, list[tuple[int, int]]]] = {}
     for k, t, seq, arrival in (
-        engine.workspace.log("l", engine.ledger.head).select("k", F.unix_millis("event_time"), "seq", "arrival").collect()
+        read_log(engine.workspace, "l", engine.ledger.head).select("k", F.unix_millis("event_time"), "seq", "arrival").collect()
     ):
         batches.setdefault(seq, {}).setdefault(k, []).append((t, seq * 1_000_000_000 + arrival))
     keys: dict[str | None, SessionsModel] = {}
@@ -157,7 +159,7 @@ def test_the_rankings_of_sessions_in_steps_equal_the_model_and_a_backfill(make_e
     engine = make_engine([source("l")], assets)
     _run(engine, ["last", "best"], ["last_again", "best_again"], _batches(2976, "l", count))
     columns = F.unix_millis("event_time").alias("t"), (F.col("seq") * 1_000_000_000 + F.col("arrival")).alias("id"), F.col("v")
-    values = {id_: v for _, id_, v in engine.workspace.log("l", engine.ledger.head).select(*columns).collect()}
+    values = {id_: v for _, id_, v in read_log(engine.workspace, "l", engine.ledger.head).select(*columns).collect()}
     wanted: dict[str, list[tuple[Any, ...]]] = {"last": [], "best": []}
     keys = _model(engine, "last", duration_ms(LATENESS[how], ""))
     for k, model in keys.items():

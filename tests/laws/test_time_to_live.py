@@ -10,6 +10,8 @@ from pyspark.sql import functions as F
 from assets.contracts import DerivedAsset
 from operators import TopN, fold
 from platform_defs.engine import Engine
+from platform_defs.engine.inputs.stored_rows import read_log
+from platform_defs.engine.inputs.timelines import operator_timeline
 from tests.conftest import MakeEngine
 from tests.support.clock import Clock
 from tests.support.small_sources import MINUTE, START, Event, replay, rows_of, source
@@ -43,7 +45,7 @@ class Row:
 
 def _log(engine: Engine) -> list[Row]:
     ingested_at = {batch[0].seq: batch[0].ingested_at for batch in engine.ledger.batches()}
-    rows = engine.workspace.log("l", engine.ledger.head).select("k", "v", F.unix_millis("event_time"), "seq", "arrival").collect()
+    rows = read_log(engine.workspace, "l", engine.ledger.head).select("k", "v", F.unix_millis("event_time"), "seq", "arrival").collect()
     return [Row(k, v, at, ingested_at[seq], (seq, arrival)) for k, v, at, seq, arrival in rows]
 
 
@@ -67,7 +69,7 @@ def test_after_each_batch_the_leaderboard_equals_the_model(make_engine: MakeEngi
     for batch in BATCHES:
         clock.pass_ms(6 * MINUTE)
         replay(engine, [{"l": batch}])
-        log, watermark = _log(engine), engine.workspace.operator_timeline(engine.assets[names[-1]]).after[-1]
+        log, watermark = _log(engine), operator_timeline(engine.workspace, engine.assets[names[-1]]).after[-1]
         models = {
             "kept": _leaderboard(log, lambda r: r.at, None),
             "left": _leaderboard(log, lambda r: r.at, watermark),

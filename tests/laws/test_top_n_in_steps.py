@@ -10,6 +10,7 @@ from pyspark.sql.types import StringType, StructField, StructType
 from assets.contracts import DerivedAsset
 from operators import CountWindowAggregate, TopN, Tumbling, WindowedAggregate, fold
 from operators.contract import Operator
+from platform_defs.engine.inputs.stored_rows import read_log
 from platform_defs.engine.lake import reads
 from tests.conftest import MakeEngine
 from tests.support.kills import run_and_die
@@ -46,7 +47,7 @@ def test_after_each_step_the_leaderboard_equals_top_n_over_the_log(make_engine: 
     engine = make_engine([source("l")], [DerivedAsset(name=n, inputs=("l",), operator=o) for n, o in tops.items()])
     for batch in _batches(4, 2):
         replay(engine, [batch])
-        log = engine.workspace.log("l", engine.ledger.head).drop("event_time_raw")
+        log = read_log(engine.workspace, "l", engine.ledger.head).drop("event_time_raw")
         for name, top in tops.items():
             engine.advance(name)
             assert rows_of(engine.views.table(name)) == rows_of(top(log))

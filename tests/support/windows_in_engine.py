@@ -6,6 +6,8 @@ from typing import Any
 from pyspark.sql import functions as F
 
 from platform_defs.engine import Engine
+from platform_defs.engine.inputs.stored_rows import read_log
+from platform_defs.engine.inputs.timelines import operator_timeline
 from tests.support.json_rows import values_of
 from tests.support.small_sources import rows_of
 from tests.support.windows_model import TimedRow
@@ -13,8 +15,8 @@ from tests.support.windows_model import TimedRow
 
 def rows_with_watermark(engine: Engine, asset: str) -> list[TimedRow]:
     """The rows of the log `l`, each with the watermark of an asset before its batch."""
-    watermarks = engine.workspace.operator_timeline(engine.assets[asset]).after
-    rows = engine.workspace.log("l", engine.ledger.head).select("k", F.unix_millis("event_time"), "v", "seq").collect()
+    watermarks = operator_timeline(engine.workspace, engine.assets[asset]).after
+    rows = read_log(engine.workspace, "l", engine.ledger.head).select("k", F.unix_millis("event_time"), "v", "seq").collect()
     return [TimedRow(k, t, v, watermarks[seq - 1]) for k, t, v, seq in rows]
 
 

@@ -22,6 +22,8 @@ from platform_defs.engine.accounting.row_counts import count_rows, differing_day
 from platform_defs.engine.accounting.traced_rows import is_pair, names_rows, traced_difference, traced_terms, tracing_operator
 from platform_defs.engine.accounting.upserted_rows import upserted_account
 from platform_defs.engine.advance.advance import Advance
+from platform_defs.engine.inputs.retained import cut_of, kept_days_of
+from platform_defs.engine.inputs.stored_rows import rows_by_batch
 from platform_defs.engine.lake.small_queries import collect, count
 from platform_defs.engine.ledger.columns import pc
 
@@ -67,7 +69,7 @@ def account(advance: Advance, days: tuple[date, date] | None = None) -> list[Day
     """
     if not inputs_can_be_read(advance):
         return []
-    kept_days = advance.workspace.kept_days(advance.asset)
+    kept_days = kept_days_of(advance.workspace, advance.asset)
     if kept_days is None:
         return _account_for_recomputed(advance, scope_of(advance, days))
     retained = retained_accounts(advance, kept_days, days)
@@ -115,12 +117,12 @@ def count_batches(advance: Advance, days: tuple[date, date] | None = None) -> Co
         first, last = (1, head) if days is None else (min(seqs, default=1), max(seqs, default=0))
         if first > last:
             continue
-        compared[name], cut = (first, last), advance.workspace.cut(name)
+        compared[name], cut = (first, last), cut_of(advance.workspace.lake, advance.workspace.sources[name])
         values = zip(*[batches[column].to_pylist() for column in ("seq", "accepted", "last_event_time")], strict=True)
         in_ledger = {
             seq: rows if cut is None else cut.remaining_rows(seq, rows, newest) for seq, rows, newest in values if first <= seq <= last
         }
-        in_log = advance.workspace.rows_by_batch(name, last, first - 1)
+        in_log = rows_by_batch(advance.workspace, name, last, first - 1)
         for seq in in_ledger.keys() | in_log.keys():
             if in_ledger.get(seq, 0) != in_log.get(seq, 0):
                 differences[name, seq] = in_ledger.get(seq, 0), in_log.get(seq, 0)

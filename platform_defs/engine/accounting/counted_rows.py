@@ -20,6 +20,7 @@ from platform_defs.engine.accounting.day_accounts import Scope, day_of, longest_
 from platform_defs.engine.accounting.row_counts import RowFlag, facts_of, side_columns
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.inputs.prepared_rows import ClassifiedRows
+from platform_defs.engine.inputs.reader import classified_input, input_with_lateness
 from platform_defs.engine.inputs.span import Span
 
 _TERMS = {
@@ -59,12 +60,12 @@ def _final_times(advance: Advance) -> list[Column | None]:
 def input_rows(advance: Advance, scope: Scope) -> list[DataFrame]:
     """Each input's rows with `LATE` and `FILTERED`, including rows outside the days that may share a window with rows of the days."""
     workspace, asset, span = advance.workspace, advance.asset, _wide_span(advance, scope)
-    return [workspace.with_lateness(asset, index, workspace.ledger.head, span) for index in range(len(asset.inputs))]
+    return [input_with_lateness(workspace, asset, index, workspace.ledger.head, span) for index in range(len(asset.inputs))]
 
 
 def _classified_inputs(advance: Advance, span: Span) -> list[ClassifiedRows]:
     workspace, asset = advance.workspace, advance.asset
-    return [workspace.classified(asset, index, workspace.ledger.head, span) for index in range(len(asset.inputs))]
+    return [classified_input(workspace, asset, index, workspace.ledger.head, span) for index in range(len(asset.inputs))]
 
 
 def _wide_span(advance: Advance, scope: Scope) -> Span:

@@ -22,6 +22,8 @@ from platform_defs.engine.accounting.day_accounts import Scope, day_of, inputs_c
 from platform_defs.engine.accounting.traced_rows import names_rows
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.inputs.prepared_rows import FILTERED, LATE
+from platform_defs.engine.inputs.reader import input_with_lateness
+from platform_defs.engine.inputs.retained import kept_days_of
 from platform_defs.engine.inputs.span import Span
 from platform_defs.engine.lake.small_queries import collect
 
@@ -71,7 +73,7 @@ def matches(advance: Advance, days: tuple[date, date] | None = None) -> list[Day
         return [day for day in match_counts if day.matched or day.unmatched or day.late]
     if not inputs_can_be_read(advance):
         return []
-    kept_days = advance.workspace.kept_days(advance.asset)
+    kept_days = kept_days_of(advance.workspace, advance.asset)
     rows = collect(_count_matches(advance, scope_of(advance, days, None if kept_days is None else kept_days.first)))
     return sorted(
         (DayMatches(advance.asset.inputs[row["side"]], row["day"], *(row[term] for term in _TERMS)) for row in rows if any(row[2:])),
@@ -103,7 +105,7 @@ def _versions(advance: Advance, scope: Scope, index: int) -> DataFrame:
     """The rows of an input of versions that rows of the days may look up, with `LATE` and `FILTERED`."""
     lookback, first = advance.asset.operator.reads.lookback_of(index), scope.span.first
     span = Span(None if lookback is None or first is None else first - lookback, scope.span.last)
-    return advance.workspace.with_lateness(advance.asset, index, advance.workspace.ledger.head, span)
+    return input_with_lateness(advance.workspace, advance.asset, index, advance.workspace.ledger.head, span)
 
 
 def _late_rows(inputs: Sequence[DataFrame]) -> DataFrame:

@@ -23,7 +23,10 @@ from platform_defs.engine.accounting.traced_rows import IS_PAIR, trace_rows, tra
 from platform_defs.engine.advance.advance import Advance, Step
 from platform_defs.engine.inputs.older_rows import with_older_rows
 from platform_defs.engine.inputs.prepared_rows import FILTERED, LATE
+from platform_defs.engine.inputs.reader import input_with_lateness
+from platform_defs.engine.inputs.retained import kept_days_of
 from platform_defs.engine.inputs.span import Span
+from platform_defs.engine.inputs.stored_rows import read_table
 from platform_defs.engine.lake.small_queries import collect
 
 _SHOWN = 5
@@ -110,7 +113,7 @@ def account_step(advance: Advance, step: Step) -> list[DayAccount]:
     Raises:
         OperatorError: the operator's results do not name the rows from which they were computed.
     """
-    operator, inputs, kept_days = tracing_operator(advance), advance.asset.inputs, advance.workspace.kept_days(advance.asset)
+    operator, inputs, kept_days = tracing_operator(advance), advance.asset.inputs, kept_days_of(advance.workspace, advance.asset)
     closing = ClosedRange(step.before.closed_to, step.after.closed_to or 0)
     counts_by_day: list[DataFrame] = []
     for index in range(len(inputs)):
@@ -122,7 +125,7 @@ def account_step(advance: Advance, step: Step) -> list[DayAccount]:
         if advance.asset.operator.reads.is_versioned(index):
             counts_by_day.append(_count_log_rows(logged, index, matched=F.count_if(~F.col(LATE) & ~F.col(FILTERED))))
             continue
-        results = advance.workspace.table(advance.asset.name, FINAL_AT, _span_of_results(step, span))
+        results = read_table(advance.workspace, advance.asset.name, FINAL_AT, _span_of_results(step, span))
         rows_in_results = trace_rows(operator, index, results).where(is_finalized)
         counts_by_day += [_count_log_rows(logged, index), _count_result_rows(rows_in_results, index)]
     counted = (
@@ -140,7 +143,7 @@ def _logged_rows(advance: Advance, step: Step, span: Span, index: int) -> DataFr
     asset, head = advance.asset, step.after.seq
     history = advance.workspace.ledger.source(asset.inputs[index])
     return with_older_rows(
-        lambda part, after: advance.workspace.with_lateness(asset, index, head, part, after), span, history, step.before.seq, head
+        lambda part, after: input_with_lateness(advance.workspace, asset, index, head, part, after), span, history, step.before.seq, head
     )
 
 

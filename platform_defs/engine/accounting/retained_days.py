@@ -19,6 +19,7 @@ from platform_defs.engine.accounting.day_accounts import DayAccount, day_of
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.inputs.prepared_rows import FILTERED, LATE
 from platform_defs.engine.inputs.progress import progress
+from platform_defs.engine.inputs.reader import input_with_lateness
 from platform_defs.engine.inputs.retained import KeptDays, RetainedDay
 from platform_defs.engine.inputs.span import Span
 from platform_defs.engine.lake.small_queries import collect
@@ -94,7 +95,7 @@ def later_rows(advance: Advance, before: int, since: int, start: int | None) -> 
         if not upstream.is_source or not _has_rows(advance, upstream.name, since, before):
             continue
         span = Span(start, before - 1)
-        rows = advance.workspace.with_lateness(advance.asset, index, advance.workspace.ledger.head, span, since)
+        rows = input_with_lateness(advance.workspace, advance.asset, index, advance.workspace.ledger.head, span, since)
         late, filtered = F.col(LATE), F.col(FILTERED)
         on_time, is_handled = ~late & ~filtered & F.lit(upserts), F.col(SEQ) <= handled
         terms = {

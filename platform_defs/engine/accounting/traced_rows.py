@@ -26,6 +26,7 @@ from platform_defs.engine.accounting.results import stored_results
 from platform_defs.engine.accounting.row_counts import FACTS, RowFlag, Terms, facts_of, side_columns
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.inputs.progress import progress
+from platform_defs.engine.inputs.reader import classified_input
 from platform_defs.engine.inputs.span import EVER
 
 IS_PAIR = "is_pair"
@@ -110,7 +111,7 @@ def traced_terms(operator: TracesInputs) -> Terms:
 
 def _logged_rows(advance: Advance, scope: Scope, index: int) -> DataFrame:
     """A side's rows with the facts that the log and the ledger record."""
-    side = advance.workspace.classified(advance.asset, index, advance.workspace.ledger.head, scope.span)
+    side = classified_input(advance.workspace, advance.asset, index, advance.workspace.ledger.head, scope.span)
     operator, closed_to = tracing_operator(advance), scope.closed_to
     final_at, reads = operator.finalized_at_if_unmatched(index, F.col(EVENT_TIME)), operator.reads
     finalized = None if closed_to is None else final_at <= instant(closed_to, final_at)

@@ -22,6 +22,7 @@ from platform_defs.engine.accounting.row_counts import RowFlag, count_rows, diff
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.inputs.changelog_reader import as_of_step
 from platform_defs.engine.inputs.progress import is_emptied, progress
+from platform_defs.engine.inputs.reader import classified_input
 from platform_defs.engine.lake.small_queries import collect
 
 
@@ -46,7 +47,7 @@ def upserted_account(advance: Advance, scope: Scope) -> list[DayAccount]:
 
 def _rows_of_source(advance: Advance, scope: Scope, index: int) -> DataFrame:
     """The rows of a source with their facts; a row is `FINALIZED` if a step has handled its batch."""
-    side, seq = advance.workspace.classified(advance.asset, index, advance.workspace.ledger.head, scope.span), F.col(SEQ)
+    side, seq = classified_input(advance.workspace, advance.asset, index, advance.workspace.ledger.head, scope.span), F.col(SEQ)
     is_handled = seq <= parameter(progress(advance.workspace.lake, advance.asset).seq, SEQ)
     facts = facts_of({RowFlag.LATE: side.late, RowFlag.FILTERED: side.filtered, RowFlag.FINALIZED: is_handled}, always=RowFlag.ACCEPTED)
     return side.rows.select(*side_columns(index, EVENT_TIME, facts))

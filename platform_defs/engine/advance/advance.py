@@ -7,10 +7,15 @@ The engine uses only an operator's contract, so that users can write their own o
 
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from datetime import date
 
 from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
+from operators.changelog import OWN_COPIES, bag_difference
+from operators.columns import FINAL_AT
+from operators.engine_columns import EVENT_TIME
 from operators.steps import ByKey, NewRows
 from operators.timing import ClosedRange
 from platform_defs.engine.advance.closed_ranges import ClosedRanges
@@ -27,9 +32,13 @@ from platform_defs.engine.ingest.uncommitted import require_logs
 from platform_defs.engine.inputs.changelog_reader import result_of_changelog
 from platform_defs.engine.inputs.identity import identity_of
 from platform_defs.engine.inputs.progress import Progress, is_emptied, progress
+from platform_defs.engine.inputs.reader import read_input
+from platform_defs.engine.inputs.retained import cut_of, kept_days_of
+from platform_defs.engine.inputs.same_inputs import input_identities, require_same_inputs, steps_read
 from platform_defs.engine.inputs.span import Span
 from platform_defs.engine.inputs.workspace import Workspace
 from platform_defs.engine.lake.errors import LakeBusy
+from platform_defs.engine.lake.small_queries import collect
 from platform_defs.engine.lake.waits import Purpose
 
 
@@ -110,7 +119,7 @@ class Advance:
         workspace.ledger.require(now.seq, f"table {self.asset.name}")
         sources = {name: self.workspace.sources[name] for name in self.workspace.input_named(self.asset.name).sources}
         require_logs(workspace.lake, workspace.ledger, sources, quarantines=False)
-        self.workspace.require_same_inputs(self.asset, now)
+        require_same_inputs(self.workspace, self.asset, now)
         if self.asset.operator.emits.upserts:
             UpsertedTable(self.workspace, self.asset).recover()
         return now, workspace
@@ -121,7 +130,7 @@ class Advance:
         plan = self.plan(now, head, until)
         if plan is None:
             return None
-        self.workspace.require_same_inputs(self.asset, now)  # a rebuild or maintenance may have changed them since `recover`
+        require_same_inputs(self.workspace, self.asset, now)  # a rebuild or maintenance may have changed them since `recover`
         now = now if now.seq else self._start(now)
         after = self._progress_after(now, plan)
         if plan.corrects is not None:
@@ -130,7 +139,7 @@ class Advance:
 
     def computable(self, closing: ClosedRange) -> ClosedRange:
         """The part of a range whose results can still be computed; it is empty if retention has removed rows of all of it."""
-        kept_days, after = self.workspace.kept_days(self.asset), closing.after
+        kept_days, after = kept_days_of(self.workspace, self.asset), closing.after
         start = after if kept_days is None else max(kept_days.first - 1, kept_days.first - 1 if after is None else after)
         return ClosedRange(start, closing.upto if start is None else max(start, closing.upto))
 
@@ -138,14 +147,20 @@ class Advance:
         """The plan of the next step; None if there is nothing to do."""
 
         def row_times(index: int, span: Span) -> tuple[int, int] | None:
-            return self.workspace.ends(self.asset, index, head, span, after=now.seq)
+            return self.event_times(index, head, span, now.seq)
 
         position = position_of(self.workspace, self.asset, now, head)
         return plan_step(position, max_step=self.max_step, until=until, row_times=row_times)
 
+    def event_times(self, index: int, head: int, span: Span, after: int) -> tuple[int, int] | None:
+        """The oldest and the newest event time (epoch ms) of rows of an input after a batch and up to `head`; None without such rows."""
+        time = F.unix_millis(EVENT_TIME)
+        [(first, last)] = collect(read_input(self.workspace, self.asset, index, head, span, after).agg(F.min(time), F.max(time)))
+        return None if first is None else (first, last)
+
     def _start(self, now: Progress) -> Progress:
         """The progress from which a table without a step, or one that was emptied, starts if its inputs have lost their oldest rows."""
-        kept_days = self.workspace.kept_days(self.asset)
+        kept_days = kept_days_of(self.workspace, self.asset)
         if kept_days is None:
             return now
         closes_ranges = self.asset.operator.reads.closes_ranges
@@ -162,8 +177,8 @@ class Advance:
             corrected=now.corrected,
             generation=now.generation,
             complete_from=now.complete_from,
-            inputs={**now.inputs} | self.workspace.input_identities(self.asset),
-            steps_read=self.workspace.steps_read(plan.read),
+            inputs={**now.inputs} | input_identities(self.workspace, self.asset),
+            steps_read=steps_read(self.workspace, plan.read),
         )
 
     def all_results(self, now: Progress) -> DataFrame:
@@ -171,13 +186,24 @@ class Advance:
 
         If retention has removed rows of an input, they are the result of the table's changelog.
         """
-        if any(self.workspace.cut(upstream.name) for upstream in self.workspace.inputs_of(self.asset) if upstream.is_source):
+        sources = [self.workspace.sources[upstream.name] for upstream in self.workspace.inputs_of(self.asset) if upstream.is_source]
+        if any(cut_of(self.workspace.lake, source) for source in sources):
             return result_of_changelog(self.workspace, self.asset, now.step)
         return self.strategy.all_results(now)
 
     def final_results(self, closing: ClosedRange, head: int) -> DataFrame:
         """The results that are final in a range, computed from the inputs' rows up to batch `head`."""
         return self.strategy.final_results(closing, head)
+
+    def differing_days(self, closing: ClosedRange, head: int) -> dict[date, tuple[int, int]]:
+        """The days (of `final_at`) in a range on which the table differs from `final_results`, with their missing and extra rows."""
+        recomputed, lake = self.final_results(closing, head), self.workspace.lake
+        final_at_range = {FINAL_AT: (closing.after, closing.upto)}
+        stored = lake.read(self.workspace.spark, self.asset.name, recomputed.schema, final_at_range).where(closing.holds(FINAL_AT))
+        copies = F.col(OWN_COPIES)
+        by_day = bag_difference(stored, recomputed, OWN_COPIES).groupBy(F.col(FINAL_AT).cast("date").alias("day"))
+        rows_by_day = collect(by_day.agg(F.sum(F.greatest(copies, F.lit(0))), F.sum(F.greatest(-copies, F.lit(0)))))
+        return {day: (missing, extra) for day, missing, extra in rows_by_day}
 
     def correct(self, now: Progress, after: Progress, closing: ClosedRange, key: tuple[str, ...] = ()) -> Step:
         """Recompute a range of closed results and repair the results that differ, as one step; see `ClosedRanges.correct`."""

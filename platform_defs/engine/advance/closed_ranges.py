@@ -18,7 +18,9 @@ from platform_defs.engine.advance.state import StatePart, input_rows
 from platform_defs.engine.advance.strategy import Strategy
 from platform_defs.engine.faults import point
 from platform_defs.engine.inputs.progress import Progress, progress, require_same_columns
+from platform_defs.engine.inputs.reader import read_input
 from platform_defs.engine.inputs.span import Span
+from platform_defs.engine.inputs.stored_rows import read_table
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ class ClosedRanges(Strategy):
         for index in range(len(self.asset.inputs)):
             rows = versions.needed_versions(closing, head) if versions is not None and versions.index == index else None
             if rows is None:
-                rows = self.workspace.input(self.asset, index, head, Span(*reads.span_of(index, closing.after, closing.upto)))
+                rows = read_input(self.workspace, self.asset, index, head, Span(*reads.span_of(index, closing.after, closing.upto)))
             frames.append(rows)
         return split_keys(self.workspace, self.asset, closing, head).rows(*frames).where(closing.holds(FINAL_AT))
 
@@ -74,7 +76,7 @@ class ClosedRanges(Strategy):
         recomputed = self._results_in(closing, after.seq, KeptVersions.of(self.workspace, self.asset))
         require_same_columns(self.workspace.lake, self.asset, recomputed)
         span = Span(None if closing.after is None else closing.after + 1, closing.upto)
-        stored = self.workspace.table(self.asset.name, FINAL_AT, span)
+        stored = read_table(self.workspace, self.asset.name, FINAL_AT, span)
         changes = difference(stored, recomputed, key=key, change=OWN_CHANGE) if key else bag_changes(stored, recomputed, OWN_CHANGE)
         with Changes.compute(changes) as computed_changes:
             if not computed_changes.count:

@@ -23,6 +23,7 @@ from platform_defs.engine.advance.shown_results import ShownWindows
 from platform_defs.engine.faults import point
 from platform_defs.engine.inputs.identity import differences, identity_of
 from platform_defs.engine.inputs.progress import stored_progress
+from platform_defs.engine.inputs.reader import read_input
 from platform_defs.engine.inputs.span import Span
 from platform_defs.engine.inputs.workspace import Workspace
 
@@ -85,5 +86,5 @@ def _current_results(workspace: Workspace, asset: DerivedAsset, operator: Early,
             "operator that reads closed ranges (`ByTimeRange`)"
         )
     spans = [Span(*operator.reads.span_of(index, closed_to)) for index in range(len(asset.inputs))]
-    rows = operator.so_far(*[workspace.input(asset, index, head, span) for index, span in enumerate(spans)])
+    rows = operator.so_far(*[read_input(workspace, asset, index, head, span) for index, span in enumerate(spans)])
     return rows if closed_to is None else rows.where(F.col(FINAL_AT) > instant(closed_to, FINAL_AT))

@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 
+from platform_defs.engine.inputs.timelines import input_timeline
 from platform_defs.engine.inputs.workspace import Workspace
 from platform_defs.engine.ledger.watermarks import BEFORE_ALL, or_before_all
 
@@ -46,12 +47,12 @@ def _watermark_by_source(workspace: Workspace, asset: str, *, even_if_idle: bool
     for index, upstream in enumerate(workspace.inputs_of(table)):
         if table.operator.reads.is_by_arrival(index):
             continue
-        timeline = workspace.timeline(upstream.name)
+        timeline = input_timeline(workspace, upstream.name)
         if upstream.table is not None and timeline.idle[head] and not even_if_idle:
             watermarks_through_input = {}
         elif upstream.table is not None:
             delay = upstream.table.operator.reads.watermark_delay
-            all_idle = all(workspace.timeline(source).idle[head] for source in upstream.sources)
+            all_idle = all(input_timeline(workspace, source).idle[head] for source in upstream.sources)
             watermarks_through_input = {
                 name: watermark - delay for name, watermark in _watermark_by_source(workspace, upstream.name, even_if_idle=all_idle).items()
             }

@@ -17,6 +17,7 @@ from platform_defs.engine.advance.state import StatePart
 from platform_defs.engine.advance.step_inputs import clock_of_sources
 from platform_defs.engine.advance.upserted_table import rows_with_keys
 from platform_defs.engine.inputs.progress import Progress
+from platform_defs.engine.inputs.reader import read_input
 from platform_defs.engine.inputs.workspace import Workspace
 from platform_defs.engine.lake.small_queries import materialize
 from platform_defs.engine.ledger.columns import pc
@@ -62,17 +63,16 @@ class KeptRows:
         If a new row may be within the TTL of rows that were forgotten, the step needs all rows of these keys, from the log.
         """
         complete_to = self._complete_to(before, after)
-        new_rows = self.workspace.input(self.asset, 0, after.seq, after=complete_to)
+        new_rows = read_input(self.workspace, self.asset, 0, after.seq, after=complete_to)
         if complete_to and not self._table.has_columns_of(new_rows):
-            complete_to, new_rows = 0, self.workspace.input(self.asset, 0, after.seq)
+            complete_to, new_rows = 0, read_input(self.workspace, self.asset, 0, after.seq)
         if not complete_to:
             return StepRows(None, new_rows, keys_of([new_rows], self.reads.key), new_rows)
         kept_rows = self._table.rows()
         if self._may_need_forgotten_rows(complete_to, after):
             keys = keys_of([new_rows], self.reads.key)
-            return StepRows(
-                kept_rows, new_rows, keys, materialize(rows_of_keys(self.workspace.input(self.asset, 0, after.seq), keys, self.reads.key))
-            )
+            all_rows = rows_of_keys(read_input(self.workspace, self.asset, 0, after.seq), keys, self.reads.key)
+            return StepRows(kept_rows, new_rows, keys, materialize(all_rows))
         rows = materialize(
             self._with_keys(kept_rows, self._affected_keys(kept_rows, new_rows)).unionByName(new_rows, allowMissingColumns=True)
         )

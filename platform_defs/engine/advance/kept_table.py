@@ -20,6 +20,7 @@ from operators.changelog import DELETE, OWN_CHANGE, UPDATE_BEFORE, difference
 from operators.engine_columns import ARRIVAL, BATCH_TIME, PARTIAL, PERIOD_END, PERIOD_START, SEQ
 from platform_defs.engine.faults import point
 from platform_defs.engine.inputs.identity import identity_of
+from platform_defs.engine.inputs.same_inputs import input_identities
 from platform_defs.engine.inputs.workspace import Workspace
 from platform_defs.engine.lake.commits import APPLICATION
 from platform_defs.engine.lake.errors import LakeError, UnreadableLogError
@@ -120,7 +121,7 @@ class KeptTable:
     @property
     def _made_by(self) -> str:
         """A hash that changes when other rows may be needed: with any parameter of the operator, or with the identity of a log."""
-        logs = self.workspace.input_identities(self.asset).values()
+        logs = input_identities(self.workspace, self.asset).values()
         parts = [identity_of(self.asset), repr(self.asset.operator.reads), repr(self.asset.operator), *sorted(logs)]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 

@@ -16,6 +16,7 @@ from operators.timing import ClosedRange
 from platform_defs.engine.advance.kept_table import KeptTable
 from platform_defs.engine.advance.state import StatePart
 from platform_defs.engine.inputs.progress import Progress
+from platform_defs.engine.inputs.reader import read_input
 from platform_defs.engine.inputs.span import Span
 from platform_defs.engine.inputs.workspace import Workspace
 from platform_defs.engine.ledger.columns import pc
@@ -120,8 +121,8 @@ class KeptVersions:
     def _log_versions(self, complete: _Completeness | None, head: int, last: int | None) -> DataFrame:
         """The versions of the log that are not among the kept ones, up to a batch and an event time."""
         if self._is_by_arrival:
-            return self.workspace.input(self.asset, self.index, head, after=0 if complete is None else complete.upto)
-        return self.workspace.input(self.asset, self.index, head, Span(None if complete is None else complete.upto, last))
+            return read_input(self.workspace, self.asset, self.index, head, after=0 if complete is None else complete.upto)
+        return read_input(self.workspace, self.asset, self.index, head, Span(None if complete is None else complete.upto, last))
 
     def _complete_after(self, after: Progress) -> _Completeness:
         """Up to where kept versions are complete after a step: of earlier versions, later rows can look up only the newest of each key.

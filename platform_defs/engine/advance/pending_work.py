@@ -15,7 +15,8 @@ from platform_defs.engine.ingest.idle_sources import idle_sources
 from platform_defs.engine.inputs.changelog_reader import APPLIED
 from platform_defs.engine.inputs.progress import Progress, progress, stored_progress
 from platform_defs.engine.inputs.progress_errors import ProgressError
-from platform_defs.engine.inputs.retained import Cut, KeptDays
+from platform_defs.engine.inputs.retained import Cut, KeptDays, cut_of, kept_days_of
+from platform_defs.engine.inputs.same_inputs import require_same_inputs
 from platform_defs.engine.inputs.workspace import Workspace
 
 
@@ -56,17 +57,17 @@ class PendingWork:
 
     def kept_days(self, asset: str) -> KeptDays | None:
         """From when on an asset can still be computed, if retention has removed rows of its inputs; None if from the beginning on."""
-        return self.workspace.kept_days(self.workspace.assets[asset])
+        return kept_days_of(self.workspace, self.workspace.assets[asset])
 
     def cut(self, source: str) -> Cut | None:
         """What retention has removed from a source's event log; None for nothing."""
-        return self.workspace.cut(source)
+        return cut_of(self.workspace.lake, self.workspace.sources[source])
 
     def refusal_reason(self, asset: str) -> str | None:
         """Why an asset's table is refused: it was made with other settings, or from other tables; None if it is not."""
         derived = self.workspace.assets[asset]
         try:
-            self.workspace.require_same_inputs(derived, progress(self.workspace.lake, derived))
+            require_same_inputs(self.workspace, derived, progress(self.workspace.lake, derived))
         except ProgressError as error:
             return str(error)
         return None

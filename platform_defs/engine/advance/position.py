@@ -10,6 +10,8 @@ from platform_defs.engine.advance.step_size import can_change_rows
 from platform_defs.engine.inputs.changelog_reader import APPLIED
 from platform_defs.engine.inputs.progress import Progress, stored_progress
 from platform_defs.engine.inputs.result_rows import watermark_past
+from platform_defs.engine.inputs.retained import kept_days_of
+from platform_defs.engine.inputs.timelines import input_timeline, operator_timeline
 from platform_defs.engine.inputs.workspace import Workspace
 from platform_defs.engine.ledger.history import History
 
@@ -135,9 +137,9 @@ def position_of(workspace: Workspace, asset: DerivedAsset, now: Progress, head: 
     head = ledger.head if head is None else head
     read = {table.name: now.read.get(table.name, None if now.closed_to is None else 0) for table in workspace.tables_of(asset)}
     tables = {table.name: _upstream(workspace, asset, table, read[table.name], head) for table in workspace.tables_of(asset)}
-    kept_days = workspace.kept_days(asset) if now.closed_to is None and asset.operator.reads.closes_ranges else None
+    kept_days = kept_days_of(workspace, asset) if now.closed_to is None and asset.operator.reads.closes_ranges else None
     start = None if kept_days is None else kept_days.first - 1
-    return Position(asset, now, ledger, head, workspace.operator_timeline(asset).after[head], tables, start)
+    return Position(asset, now, ledger, head, operator_timeline(workspace, asset).after[head], tables, start)
 
 
 def _upstream(workspace: Workspace, asset: DerivedAsset, table: DerivedAsset, read: int | None, head: int) -> Upstream:
@@ -168,9 +170,9 @@ def _watermark_of_upserted(workspace: Workspace, asset: DerivedAsset, table: Der
     the watermark of the reader: every later change of the table corrects the reader's results.
     """
     seq = head if not can_change_rows(workspace.ledger.history, table, complete.seq, head) else min(complete.seq, head)
-    if workspace.timeline(table.name).idle[seq] and seq == head:
-        return workspace.operator_timeline(asset).after[seq]
-    watermarks = [workspace.operator_timeline(table).after[seq]]
+    if input_timeline(workspace, table.name).idle[seq] and seq == head:
+        return operator_timeline(workspace, asset).after[seq]
+    watermarks = [operator_timeline(workspace, table).after[seq]]
     now = stored_progress(workspace.lake, table)
     for input_table in workspace.tables_of(table):
         upstream = _upstream(workspace, table, input_table, None, head)

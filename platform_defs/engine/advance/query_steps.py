@@ -9,7 +9,9 @@ from platform_defs.engine.advance.appended_table import AppendedTable
 from platform_defs.engine.advance.closed_ranges import ClosedRanges
 from platform_defs.engine.advance.running_queries import FOLDER, RunningQueries, RunningQuery, remove_queries
 from platform_defs.engine.inputs.progress import Progress, stored_progress
+from platform_defs.engine.inputs.reader import read_input
 from platform_defs.engine.inputs.span import EVER, Span
+from platform_defs.engine.inputs.timelines import operator_timeline
 
 _FIRST_TIME, _LAST_TIME = 0, 32_503_680_000_000
 """The first and the last event time, in epoch ms, for which Spark's watermark is exact: the years 1970 and 3000."""
@@ -50,18 +52,18 @@ class QuerySteps(ClosedRanges):
 
     def _can_be_fed(self, closed_to: int, after: Progress) -> bool:
         """Whether a step ends at the operator's watermark, and Spark's watermark is exact for all of its times."""
-        reads, watermark = self.asset.operator.reads, self.workspace.operator_timeline(self.asset).after[after.seq]
+        reads, watermark = self.asset.operator.reads, operator_timeline(self.workspace, self.asset).after[after.seq]
         oldest = min(closed_to - (reads.lookback_of(index) or 0) for index in range(len(self.asset.inputs)))
         return watermark is not None and after.closed_to == watermark < _LAST_TIME and oldest > _FIRST_TIME
 
     def _lookback_rows(self, closed_to: int, head: int) -> list[DataFrame]:
         """The rows up to the batch `head` that a result with `final_at > closed_to` may contain."""
         spans = [Span(self.asset.operator.reads.span_of(index, closed_to)[0], None) for index in range(len(self.asset.inputs))]
-        return [self.workspace.input(self.asset, index, head, span) for index, span in enumerate(spans)]
+        return [read_input(self.workspace, self.asset, index, head, span) for index, span in enumerate(spans)]
 
     def _new_rows(self, after: int, head: int) -> list[DataFrame]:
         """The rows of new batches."""
-        return [self.workspace.input(self.asset, index, head, EVER, after) for index in range(len(self.asset.inputs))]
+        return [read_input(self.workspace, self.asset, index, head, EVER, after) for index in range(len(self.asset.inputs))]
 
     def _new_query(self, frames: list[DataFrame]) -> RunningQuery:
         """A query without state.

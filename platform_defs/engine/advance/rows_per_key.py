@@ -17,6 +17,7 @@ from operators.columns import temporary
 from operators.contract import SplitsKeys
 from operators.timing import ClosedRange
 from platform_defs.engine.advance.step_size import rows_of_range
+from platform_defs.engine.inputs.reader import read_input
 from platform_defs.engine.inputs.span import Span
 from platform_defs.engine.inputs.workspace import Workspace
 from platform_defs.engine.lake.small_queries import collect
@@ -51,7 +52,7 @@ def split_keys(workspace: Workspace, asset: DerivedAsset, closing: ClosedRange, 
     first, last = rows.middle(_PARTS)
     if last - first < operator.bucket_ms:
         return asset
-    frames = [workspace.input(asset, index, head, Span(first, last)) for index in range(len(asset.inputs))]
+    frames = [read_input(workspace, asset, index, head, Span(first, last)) for index in range(len(asset.inputs))]
     if _comparisons_per_row(frames, operator.key) * _PARTS < _MANY_COMPARISONS:
         return asset
     return replace(asset, operator=operator.in_time_buckets())

@@ -18,7 +18,9 @@ from platform_defs.engine.faults import point
 from platform_defs.engine.inputs.lateness_decisions import DECIDED, generation_of, seq_of
 from platform_defs.engine.inputs.older_rows import with_older_rows
 from platform_defs.engine.inputs.progress import stored_progress
+from platform_defs.engine.inputs.reader import read_input
 from platform_defs.engine.inputs.span import Span
+from platform_defs.engine.inputs.timelines import operator_timeline
 from platform_defs.engine.inputs.workspace import Workspace
 from platform_defs.engine.lake.small_queries import materialize
 from platform_defs.engine.ledger import watermarks
@@ -39,7 +41,7 @@ def decide_lateness(workspace: Workspace, asset: DerivedAsset, head: int) -> Non
     generation = stored_progress(workspace.lake, asset).generation
     newest = workspace.lake.newest_commit(asset.decisions, DECIDED)
     starts_anew, last_decided = newest is not None and generation_of(newest.value) != generation, None if newest is None else newest.value
-    after, timeline = 0 if starts_anew else seq_of(last_decided), workspace.operator_timeline(asset)
+    after, timeline = 0 if starts_anew else seq_of(last_decided), operator_timeline(workspace, asset)
     watermark_by_batch: dict[int, int] = {}
     for name in asset.inputs:
         if name not in tables:
@@ -62,5 +64,5 @@ def decide_lateness(workspace: Workspace, asset: DerivedAsset, head: int) -> Non
 def _frame(workspace: Workspace, asset: DerivedAsset, index: int, seq: int, first: int) -> DataFrame:
     """An input's rows up to and including a batch: those since the start of the oldest open session, and all of the batch's own."""
     history = workspace.ledger.source(asset.inputs[index])
-    rows = with_older_rows(lambda span, after: workspace.input(asset, index, seq, span, after), Span(first), history, seq - 1, seq)
+    rows = with_older_rows(lambda span, after: read_input(workspace, asset, index, seq, span, after), Span(first), history, seq - 1, seq)
     return rows.withColumn(NEW, F.col(SEQ) == parameter(seq, SEQ))

@@ -2,6 +2,7 @@
 
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.inputs.progress import progress
+from platform_defs.engine.inputs.same_inputs import require_same_inputs
 
 
 def snapshot(advance: Advance) -> Advance:
@@ -14,5 +15,5 @@ def snapshot(advance: Advance) -> Advance:
     on_snapshot = advance.take_snapshot()
     now = progress(on_snapshot.workspace.lake, on_snapshot.asset)
     advance.workspace.ledger.require(now.seq, f"table {advance.asset.name}")
-    on_snapshot.workspace.require_same_inputs(on_snapshot.asset, now)
+    require_same_inputs(on_snapshot.workspace, on_snapshot.asset, now)
     return on_snapshot

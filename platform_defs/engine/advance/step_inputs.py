@@ -16,8 +16,10 @@ from platform_defs.engine.inputs.changelog_reader import newest_changes, upstrea
 from platform_defs.engine.inputs.prepared_rows import prepare_table_rows
 from platform_defs.engine.inputs.progress import Progress
 from platform_defs.engine.inputs.progress_errors import ProgressError
+from platform_defs.engine.inputs.reader import read_input
 from platform_defs.engine.inputs.span import EVER, Span
 from platform_defs.engine.inputs.table_changes import TableChanges, table_changes
+from platform_defs.engine.inputs.timelines import operator_timeline
 from platform_defs.engine.inputs.workspace import Workspace
 from platform_defs.engine.ledger.columns import pc
 
@@ -94,7 +96,7 @@ class SourceRows(StepInputs):
         return self._rows(after.seq, after=first_batch + (pc.sum(pc.less(times, first)).as_py() or 0))
 
     def _rows(self, head: int, span: Span = EVER, after: int = 0) -> list[DataFrame]:
-        return [self.workspace.input(self.asset, index, head, span, after) for index in range(len(self.asset.inputs))]
+        return [read_input(self.workspace, self.asset, index, head, span, after) for index in range(len(self.asset.inputs))]
 
 
 @dataclass(frozen=True)
@@ -181,5 +183,5 @@ def step_inputs(workspace: Workspace, asset: DerivedAsset) -> StepInputs:
 def clock_of_sources(workspace: Workspace, asset: DerivedAsset, kind: TimeKind, seq: int) -> int | None:
     """The time in ms after a batch by which keys expire: the asset's watermark, or the batch's processing time; None if there is none."""
     if kind == "event":
-        return workspace.operator_timeline(asset).after[seq]
+        return operator_timeline(workspace, asset).after[seq]
     return workspace.ledger.processing_time(seq)

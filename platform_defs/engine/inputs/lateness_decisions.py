@@ -6,9 +6,12 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from assets.contracts import DerivedAsset
 from operators.columns import temporary
 from operators.engine_columns import ARRIVAL, SEQ, SESSION
 from platform_defs.engine.inputs.prepared_rows import LATE
+from platform_defs.engine.inputs.progress import stored_progress
+from platform_defs.engine.lake.tables import Lake
 
 DECISION_SCHEMA = StructType().add("which", "integer").add(SEQ, "long").add(ARRIVAL, "long")
 DECISION_SCHEMA = DECISION_SCHEMA.add("session", StructType().add("start", "long").add("end", "long"))
@@ -34,3 +37,9 @@ def seq_of(decided: Any) -> int:
 def generation_of(decided: Any) -> int:
     """The generation of the asset's table to which recorded decisions belong, from the metadata of a commit."""
     return decided["generation"] if isinstance(decided, dict) else 0
+
+
+def has_decisions(lake: Lake, asset: DerivedAsset) -> bool:
+    """Whether lateness decisions are recorded for the present generation of an asset's table."""
+    newest = lake.newest_commit(asset.decisions, DECIDED)
+    return newest is not None and generation_of(newest.value) == stored_progress(lake, asset).generation

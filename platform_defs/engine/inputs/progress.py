@@ -34,7 +34,7 @@ class Progress:
         read: for each derived input, the last step whose rows and corrections were read.
         corrected: the ranges of closed results that this asset's steps corrected; beyond `MAX_RANGES`, neighbouring ranges are combined.
         generation: how often the table was emptied and rebuilt in place.
-        inputs: for each input, the identity of the table from which the rows were computed; see `Workspace.input_identities`.
+        inputs: for each input, the identity of the table from which the rows were computed; see `same_inputs.input_identities`.
         steps_read: for each derived input, the `id` of its step in `read`.
         complete_from: the first ms for which the table is complete, as results' `final_at`, or event times of an upserted table, if it was
             made after retention had removed older rows of an input; None if it is complete from the beginning on.

@@ -1,68 +1,32 @@
-"""Reads the results of a table for a reader, and finds those that became final too late for this reader."""
+"""The results of a table as a reader sees them, and those that became final too late for this reader."""
 
 from collections.abc import Sequence
-from typing import Protocol
 
 import pyarrow as pa
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
-from operators.changelog import INSERT
 from operators.columns import FINAL_AT, RESULT_TIME, temporary
-from operators.engine_columns import EVENT_TIME, WATERMARK
+from operators.engine_columns import WATERMARK
 from operators.timing import FOREVER, timestamp
-from platform_defs.engine.inputs.input import Input
 from platform_defs.engine.inputs.prepared_rows import LATE, as_input
 from platform_defs.engine.inputs.span import Span
+from platform_defs.engine.inputs.timelines import operator_timeline
 from platform_defs.engine.inputs.waited_for import late_key
-from platform_defs.engine.lake.tables import Lake
+from platform_defs.engine.inputs.workspace import Workspace
 from platform_defs.engine.ledger import watermarks
 from platform_defs.engine.ledger.arrow_values import arrow_array
-from platform_defs.engine.ledger.ledger import Ledger
-from platform_defs.engine.ledger.watermarks import LateResults, Timeline
+from platform_defs.engine.ledger.watermarks import LateResults
 
 _AFTER, _UPTO, _READER_WATERMARK = (temporary(name) for name in ("after", "upto", "reader_watermark"))
 _FIRST, _LAST = -(1 << 63), (1 << 63) - 1
 
 
-class ReadsResults(Protocol):
-    """The parts of `workspace.Workspace` that are needed here."""
-
-    @property
-    def spark(self) -> SparkSession:
-        """The session."""
-        ...
-
-    @property
-    def lake(self) -> Lake:
-        """The lake."""
-        ...
-
-    @property
-    def ledger(self) -> Ledger:
-        """The lake's ledger."""
-        ...
-
-    def operator_timeline(self, asset: DerivedAsset) -> Timeline:
-        """An asset's own watermark over the ledger."""
-        ...
-
-    def input_named(self, name: str) -> Input:
-        """The source or the table of a name."""
-        ...
-
-    def table(self, name: str, column: str, span: Span) -> DataFrame:
-        """The rows of an existing table whose time in a column lies in a span."""
-        ...
-
-    def input(self, asset: DerivedAsset, index: int, head: int) -> DataFrame:
-        """The rows of an input, up to a batch, that are not late."""
-        ...
-
-
-def result_rows(workspace: ReadsResults, asset: DerivedAsset, table: DerivedAsset, span: Span) -> tuple[DataFrame, Column | None]:
-    """The rows of a table with `event_time` (for final results, their `result_time`) in a span, and the condition of late rows.
+def result_rows(
+    workspace: Workspace, asset: DerivedAsset, table: DerivedAsset, rows: DataFrame, span: Span
+) -> tuple[DataFrame, Column | None]:
+    """The rows of a table as a reader sees them, with `event_time`, and the condition of late rows.
 
     The condition is None if no row is late; otherwise it is the column `LATE`.
 
@@ -74,21 +38,20 @@ def result_rows(workspace: ReadsResults, asset: DerivedAsset, table: DerivedAsse
         workspace: the session, the lake and its ledger.
         asset: the asset that reads.
         table: the asset that makes the table.
+        rows: the table's rows with `event_time` (for final results, their `result_time`) in the span.
         span: the event times to read.
     """
-    time = EVENT_TIME if table.operator.emits.upserts else RESULT_TIME
-    rows = workspace.table(table.name, time, span) if workspace.lake.exists(table.name) else _no_rows(workspace, table)
     if table.operator.emits.upserts:
         return rows, None
     late_ranges = _select_overlapping(late_results(workspace, asset, table), span, table.operator.reads.watermark_delay)
     return (as_input(_with_lateness(workspace, asset, rows, late_ranges)), F.col(LATE)) if late_ranges else (as_input(rows), None)
 
 
-def late_results(workspace: ReadsResults, asset: DerivedAsset, table: DerivedAsset, upto: int | None = None) -> list[LateResults]:
+def late_results(workspace: Workspace, asset: DerivedAsset, table: DerivedAsset, upto: int | None = None) -> list[LateResults]:
     """The ranges of a table's results that may be late for a reader; see `watermarks.late_results`.
 
     Args:
-        workspace: the session, the lake and its ledger.
+        workspace: the lake and its ledger; it needs no session.
         asset: the reader.
         table: the table.
         upto: only results that became final up to this batch; None for all.
@@ -97,8 +60,8 @@ def late_results(workspace: ReadsResults, asset: DerivedAsset, table: DerivedAss
     if since is None:
         return []
     return watermarks.late_results(
-        workspace.operator_timeline(table),
-        workspace.operator_timeline(asset),
+        operator_timeline(workspace, table),
+        operator_timeline(workspace, asset),
         table.operator.reads.watermark_delay,
         since if summary is None else max(since, summary.upto),
         [] if summary is None else [LateResults(*late) for late in summary.late.get(late_key(asset, table, workspace.input_named), ())],
@@ -106,29 +69,19 @@ def late_results(workspace: ReadsResults, asset: DerivedAsset, table: DerivedAss
     )
 
 
-def watermark_past(workspace: ReadsResults, asset: DerivedAsset, table: DerivedAsset, closed_to: int | None, head: int) -> int | None:
+def watermark_past(workspace: Workspace, asset: DerivedAsset, table: DerivedAsset, closed_to: int | None, head: int) -> int | None:
     """The watermark up to which a reader may close results without waiting for results of a table; see `watermarks.watermark_past`."""
     since = _late_since(workspace, asset, table)
     if since is None:
         return None
-    return watermarks.watermark_past(workspace.operator_timeline(table), workspace.operator_timeline(asset), closed_to, head, since)
+    return watermarks.watermark_past(operator_timeline(workspace, table), operator_timeline(workspace, asset), closed_to, head, since)
 
 
-def _late_since(workspace: ReadsResults, asset: DerivedAsset, table: DerivedAsset) -> int | None:
+def _late_since(workspace: Workspace, asset: DerivedAsset, table: DerivedAsset) -> int | None:
     """The first batch after which results of a table can be late for a reader; None if they never are."""
     if not (asset.operator.reads.closes_ranges and table.operator.reads.closes_ranges) or table.operator.emits.upserts:
         return None
     return watermarks.idle_since(workspace.ledger.source(name) for name in workspace.input_named(table.name).sources)
-
-
-def _no_rows(workspace: ReadsResults, table: DerivedAsset) -> DataFrame:
-    """An empty frame for a table that does not exist yet. If the table's sources are idle or empty, its reader continues without it."""
-    frames, kind = list[DataFrame](), table.operator.reads.change
-    for index, name in enumerate(table.inputs):
-        rows = workspace.input(table, index, 0)
-        is_added = kind is not None and not workspace.input_named(name).is_source  # the rows of a table have no change kind
-        frames.append(rows.withColumn(kind, F.lit(INSERT)) if is_added and kind else rows)
-    return table.rows(*frames).where(F.lit(False))
 
 
 def _select_overlapping(late_ranges: Sequence[LateResults], span: Span, delay: int) -> list[LateResults]:
@@ -141,7 +94,7 @@ def _select_overlapping(late_ranges: Sequence[LateResults], span: Span, delay: i
     ]
 
 
-def _with_lateness(workspace: ReadsResults, asset: DerivedAsset, rows: DataFrame, late_ranges: Sequence[LateResults]) -> DataFrame:
+def _with_lateness(workspace: Workspace, asset: DerivedAsset, rows: DataFrame, late_ranges: Sequence[LateResults]) -> DataFrame:
     """Rows with `LATE`, and with `WATERMARK` if the operator reads it."""
     reads, int64 = asset.operator.reads, pa.int64()
     ends = {

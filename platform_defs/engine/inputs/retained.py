@@ -6,7 +6,7 @@ never committed has no effect, and is replaced. So a reader of any version of th
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -15,8 +15,8 @@ from deltalake.exceptions import DeltaError
 
 from assets.contracts import DerivedAsset, SourceContract
 from operators.timing import DAY_MS
-from platform_defs.engine.inputs.input import Input
 from platform_defs.engine.inputs.progress import Progress, stored_progress, table_identity
+from platform_defs.engine.inputs.workspace import Workspace
 from platform_defs.engine.lake.commits import RETENTION
 from platform_defs.engine.lake.data_files import filesystem, replace_file
 from platform_defs.engine.lake.errors import LakeError
@@ -194,21 +194,15 @@ def has_lost_rows(cut: Cut, asset: DerivedAsset, now: Progress) -> bool:
     return cut.upto > now.seq or (now.closed_to is not None and cut.before > now.closed_to + 1 - margin(asset))
 
 
-def kept_days(lake: Lake, asset: DerivedAsset, inputs: Sequence[Input], sources: Mapping[str, SourceContract]) -> KeptDays | None:
-    """The days of which a table can still be computed; None for all.
-
-    Args:
-        lake: the lake, or a snapshot of it.
-        asset: the table.
-        inputs: its inputs.
-        sources: the sources, by name.
-    """
+def kept_days_of(workspace: Workspace, asset: DerivedAsset) -> KeptDays | None:
+    """The days for which an asset can still be computed from its inputs; None for all."""
+    lake = workspace.lake
     complete_from, identity = stored_progress(lake, asset).complete_from, table_identity(lake, asset)
     totals, starts = list[RetainedTable](), [] if complete_from is None else [complete_from]
-    for upstream in inputs:
+    for upstream in workspace.inputs_of(asset):
         if upstream.table is not None:
             starts += [] if (start := _start_of(lake, upstream.table)) is None else [start + margin(asset)]
-        elif (cut := cut_of(lake, sources[upstream.name])) is not None:
+        elif (cut := cut_of(lake, workspace.sources[upstream.name])) is not None:
             table = cut.tables.get(asset.name)
             if table is not None and table.identity == identity:
                 totals.append(table)

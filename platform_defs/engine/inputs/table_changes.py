@@ -13,6 +13,7 @@ from platform_defs.engine.inputs.changelog_reader import as_of_step, steps_of
 from platform_defs.engine.inputs.prepared_rows import as_input
 from platform_defs.engine.inputs.progress import Progress, commit_at, progress_at, results_table, stored_progress
 from platform_defs.engine.inputs.span import Span
+from platform_defs.engine.inputs.stored_rows import read_table
 from platform_defs.engine.inputs.workspace import Workspace
 
 
@@ -109,7 +110,7 @@ class FinalResults(TableChanges):
         return None if closed_to is None else closed_to - self.table.operator.reads.watermark_delay
 
     def _results_within(self, span: Span) -> DataFrame:
-        return as_input(self.workspace.table(self.table.name, FINAL_AT, span))
+        return as_input(read_table(self.workspace, self.table.name, FINAL_AT, span))
 
     def _results_as_of(self, step: int, span: Span) -> DataFrame | None:
         """The results in a range of `final_at`, in the version of a step; None if a file of that version was deleted."""

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from assets.contracts import DerivedAsset
 from operators.engine_columns import SEQ
 from platform_defs.engine.faults import point
+from platform_defs.engine.inputs.stored_rows import first_batch_in_log
 from platform_defs.engine.inputs.workspace import Workspace
 from platform_defs.engine.lake.commits import RETENTION
 from platform_defs.engine.lake.sql_rows import sql_rows
@@ -59,7 +60,7 @@ class DecisionRetention:
         sources = [upstream.name for upstream in self.workspace.inputs_of(self.asset) if upstream.is_source]
         if not sources:
             return 0
-        first_batches = [first for name in sources if (first := self.workspace.first_batch_in_log(name)) is not None]
+        first_batches = [first for name in sources if (first := first_batch_in_log(self.workspace, name)) is not None]
         return min(first_batches, default=head + 1) - 1
 
 

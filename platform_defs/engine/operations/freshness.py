@@ -19,6 +19,7 @@ from platform_defs.engine.advance.held_back import find_holding_source
 from platform_defs.engine.advance.position import position_of
 from platform_defs.engine.advance.step_size import can_change_rows
 from platform_defs.engine.inputs.progress import Progress, progress_at, stored_progress
+from platform_defs.engine.inputs.timelines import operator_timeline
 from platform_defs.engine.inputs.workspace import Workspace
 from platform_defs.engine.ledger.clocks import time_of_batch
 from platform_defs.engine.ledger.watermarks import or_before_all
@@ -93,7 +94,7 @@ class Freshness:
 
     def _seq_above(self, table: DerivedAsset, closed_to: int) -> int:
         """The first batch after which the operator's watermark is above `closed_to`."""
-        after = self.workspace.operator_timeline(table).after
+        after = operator_timeline(self.workspace, table).after
         return bisect_right(range(len(after)), closed_to, key=lambda seq: or_before_all(after[seq]))
 
     def _seqs_with_rows(self, table: DerivedAsset, after: int) -> list[int]:
@@ -118,7 +119,7 @@ class Freshness:
         holder = find_holding_source(self.workspace, table.name)
         if holder is None:
             return []
-        after, ledger = self.workspace.operator_timeline(table).after, self.workspace.ledger
+        after, ledger = operator_timeline(self.workspace, table).after, self.workspace.ledger
         moved_in = bisect_left(range(len(after)), or_before_all(after[-1]), key=lambda seq: or_before_all(after[seq]))
         sources = self.workspace.input_named(table.name).sources
         since = {name: ledger.source(name).batches_with_rows(moved_in)["seq"] for name in sources}

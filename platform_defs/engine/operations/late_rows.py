@@ -12,7 +12,9 @@ from operators.contract import NEVER_LATE, late_before
 from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.formats.json_values import has_json_value, json_value
+from platform_defs.engine.inputs.lateness_decisions import has_decisions
 from platform_defs.engine.inputs.schemas import event_schema
+from platform_defs.engine.inputs.timelines import operator_timeline
 from platform_defs.engine.lake.sql_rows import sql_rows
 from platform_defs.engine.ledger import watermarks
 from platform_defs.engine.ledger.snapshot import last_with_rows
@@ -104,7 +106,7 @@ def _query_by_bounds(advance: Advance, source: str) -> _Query | None:
     workspace, operator = advance.workspace, advance.asset.operator
     if operator.reads.is_by_arrival(advance.asset.inputs.index(source)):
         return None
-    ledger, timeline = workspace.ledger, workspace.operator_timeline(advance.asset)
+    ledger, timeline = workspace.ledger, operator_timeline(workspace, advance.asset)
     watermark_by_batch = watermarks.possibly_late_batches(ledger.source(source), timeline, 0, ledger.head)
     bounds = {seq: late_before(operator, watermark) for seq, watermark in watermark_by_batch.items()}
     if None in bounds.values():
@@ -140,7 +142,7 @@ def bounds_in_sql(bounds: Mapping[int, int]) -> str:
 
 def _query_of_decisions(advance: Advance, source: str) -> _Query | None:
     """The rows that were recorded as late; None if there are none."""
-    if not advance.workspace.has_decisions(advance.asset):
+    if not has_decisions(advance.workspace.lake, advance.asset):
         return None
     joined = f"JOIN {_DECISIONS} ON {_EVENTS}.{SEQ} = {_DECISIONS}.{SEQ} AND {_EVENTS}.{ARRIVAL} = {_DECISIONS}.{ARRIVAL}"
     is_late = f"{_DECISIONS}.which = {advance.asset.inputs.index(source)} AND {_DECISIONS}.session IS NULL"

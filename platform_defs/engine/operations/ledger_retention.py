@@ -24,6 +24,8 @@ from platform_defs.engine.inputs.handled_batches import tables_outside
 from platform_defs.engine.inputs.progress import Progress, progress_at, stored_progress
 from platform_defs.engine.inputs.progress_errors import ProgressError
 from platform_defs.engine.inputs.result_rows import late_results
+from platform_defs.engine.inputs.stored_rows import first_batch_in_log
+from platform_defs.engine.inputs.timelines import operator_timeline
 from platform_defs.engine.inputs.waited_for import late_key, watermark_key
 from platform_defs.engine.inputs.workspace import Workspace
 from platform_defs.engine.lake.errors import LakeError
@@ -76,7 +78,7 @@ class LedgerRetention:
             return planned
         ledger, upto = self.workspace.ledger, planned.number
         version, assets = ledger.version, self.workspace.assets.values()
-        watermarks = {watermark_key(a, self.workspace.input_named): self.workspace.operator_timeline(a).after[upto] for a in assets}
+        watermarks = {watermark_key(a, self.workspace.input_named): operator_timeline(self.workspace, a).after[upto] for a in assets}
         ledger.summarize(version, summary_of(ledger, upto, watermarks, dict(self._late(upto))))
         return planned
 
@@ -113,7 +115,7 @@ class LedgerRetention:
             if self.workspace.lake.exists(f"events/{name}"):
                 yield 0, f"source {name} is in the lake but not in the pipeline"
             return
-        first = self.workspace.first_batch_in_log(name, old)
+        first = first_batch_in_log(self.workspace, name, old)
         if first is not None:
             way_out = "; the source has no `retention`" if contract.retention is None else ""
             yield first - 1, f"{contract.log} has rows of batch {first}{way_out}"
@@ -128,7 +130,7 @@ class LedgerRetention:
         if now.seq < old and can_change_rows(self.workspace.ledger.history, asset, now.seq, old):
             yield now.seq, f"{name} has not handled the batches after {now.seq} yet"
         if operator.reads.closes_ranges:
-            after, closed_to = self.workspace.operator_timeline(asset).after, or_before_all(now.closed_to)
+            after, closed_to = operator_timeline(self.workspace, asset).after, or_before_all(now.closed_to)
             closed = bisect_right(range(old + 1), closed_to, key=lambda seq: or_before_all(after[seq])) - 1
             yield closed, f"{name} has not closed the results of batch {closed + 1} yet"
         yield from self._unread_steps(asset, now)

@@ -20,6 +20,7 @@ from platform_defs.engine.inputs.changelog_reader import APPLIED
 from platform_defs.engine.inputs.identity import identity_of
 from platform_defs.engine.inputs.progress import Progress, progress, readers_of, results_table, stored_progress
 from platform_defs.engine.inputs.progress_errors import ProgressError
+from platform_defs.engine.inputs.retained import kept_days_of
 from platform_defs.engine.lake.commits import APPLICATION
 from platform_defs.engine.lake.errors import LakeError
 
@@ -75,20 +76,18 @@ def _repair(advance: Advance, first: date, last: date) -> Rebuilt:
 
 def _kept_from(advance: Advance) -> date | None:
     """The first day that can be computed; None if all can."""
-    kept_days = advance.workspace.kept_days(advance.asset)
+    kept_days = kept_days_of(advance.workspace, advance.asset)
     return None if kept_days is None else day_of(kept_days.first)
 
 
 def _rebuild(advance: Advance, first: date, last: date) -> Rebuilt:
-    asset, workspace = advance.asset, advance.workspace
-    now = progress(workspace.lake, asset)
+    now = progress(advance.workspace.lake, advance.asset)
     kept_from = _kept_from(advance)
     start, end = day_start(first if kept_from is None else max(first, kept_from)) - 1, day_end(last)
     if now.closed_to is None or now.closed_to <= start or end <= start:
         return Rebuilt(first, last, kept_from=kept_from)
     closing = ClosedRange(start, min(end, now.closed_to))
-    recomputed = advance.final_results(closing, now.seq)
-    differences = workspace.differing_days(asset.name, closing, recomputed)
+    differences = advance.differing_days(closing, now.seq)
     if not differences:
         return Rebuilt(first, last, kept_from=kept_from)
     days = tuple(sorted(differences))
@@ -133,7 +132,7 @@ def empty_tables(advances: Mapping[str, Advance], names: Sequence[str], *, downs
 def _check_kept(advance: Advance) -> None:
     """Raise if a table has results that cannot be computed again. Of one that was emptied, or has lost its progress, nothing is known."""
     now = _stored_progress(advance)
-    kept_days = advance.workspace.kept_days(advance.asset) if now.seq else None
+    kept_days = kept_days_of(advance.workspace, advance.asset) if now.seq else None
     if kept_days is not None and (now.complete_from is None or now.complete_from < kept_days.first):
         raise ProgressError.loses_results(advance.asset.name, str(day_of(kept_days.first)))
 

@@ -23,7 +23,16 @@ from platform_defs.engine.faults import point
 from platform_defs.engine.ingest.uncommitted import ATTEMPT
 from platform_defs.engine.inputs.progress import stored_progress, table_identity
 from platform_defs.engine.inputs.progress_errors import ProgressError
-from platform_defs.engine.inputs.retained import Cut, RetainedDay, RetainedTable, delete_old_totals, margin, write_totals
+from platform_defs.engine.inputs.retained import (
+    Cut,
+    RetainedDay,
+    RetainedTable,
+    cut_of,
+    delete_old_totals,
+    kept_days_of,
+    margin,
+    write_totals,
+)
 from platform_defs.engine.inputs.workspace import Workspace
 from platform_defs.engine.lake.commits import RETENTION
 from platform_defs.engine.lake.sql_rows import sql_rows
@@ -120,7 +129,7 @@ class LogRetention:
 
     def plan(self) -> Removal | None:
         """What is to be removed; None if the source keeps its rows for ever. It needs no lock: rows of committed batches never change."""
-        earlier, retention = self.workspace.cut(self.contract.name), self.contract.retention
+        earlier, retention = cut_of(self.workspace.lake, self.contract), self.contract.retention
         if retention is None:
             return None if earlier is None else Removal(kept_from=self._kept_from(earlier))
         try:
@@ -153,7 +162,7 @@ class LogRetention:
         return planned
 
     def _held_back_by(self, reason: str) -> Removal:
-        return Removal(kept_from=self._kept_from(self.workspace.cut(self.contract.name)), held_back=reason)
+        return Removal(kept_from=self._kept_from(cut_of(self.workspace.lake, self.contract)), held_back=reason)
 
     @property
     def _readers(self) -> list[DerivedAsset]:
@@ -163,7 +172,7 @@ class LogRetention:
         """The first day that every table can still compute."""
         if cut is None:
             return None
-        starts = [kept_days.first for asset in self._readers if (kept_days := self.workspace.kept_days(asset)) is not None]
+        starts = [kept_days.first for asset in self._readers if (kept_days := kept_days_of(self.workspace, asset)) is not None]
         return str(day_of(max(starts, default=-(-cut.before // DAY_MS) * DAY_MS)))
 
     def _limit(self, retention: int, removed_upto: int) -> _Limit:
@@ -249,7 +258,7 @@ class LogRetention:
             _HeldBackError: the account of one of these days does not hold.
         """
         advance = self.snapshot(asset.name)
-        workspace, kept_days = advance.workspace, advance.workspace.kept_days(asset)
+        workspace, kept_days = advance.workspace, kept_days_of(advance.workspace, asset)
         first = limit.first if kept_days is None else max(limit.first, kept_days.first)
         times = [time for name in asset.inputs if (time := workspace.ledger.source(name).oldest) is not None]
         days = day_of(min([*times, first - 1])), day_of(first) - timedelta(days=1)

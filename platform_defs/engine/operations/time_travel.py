@@ -14,6 +14,8 @@ from operators.columns import keys_of, rows_of_keys
 from operators.errors import OperatorError
 from platform_defs.engine.inputs.changelog_reader import APPLIED, as_of_step, change_column, require_upserts, steps_of
 from platform_defs.engine.inputs.progress import Progress, step_id, stored_progress
+from platform_defs.engine.inputs.reader import read_input
+from platform_defs.engine.inputs.retained import cut_of
 from platform_defs.engine.inputs.span import Span
 from platform_defs.engine.inputs.workspace import Workspace
 from platform_defs.engine.lake.commits import RETENTION
@@ -116,7 +118,7 @@ def as_known_now(workspace: Workspace, asset: DerivedAsset, time: int) -> DataFr
     """
     _ = require_upserts(asset)
     for source in sorted(workspace.input_named(asset.name).sources):
-        if (cut := workspace.cut(source)) is not None:
+        if (cut := cut_of(workspace.lake, workspace.sources[source])) is not None:
             removed = f"retention has removed rows of {source} with event times before {moment(cut.before).isoformat()}"
             raise OperatorError(
                 f"{asset.name} cannot be computed as of an event time: {removed}. Read its present rows, or an `--as-of` time"
@@ -126,12 +128,12 @@ def as_known_now(workspace: Workspace, asset: DerivedAsset, time: int) -> DataFr
     if reads.ttl is None or reads.ttl_by == "processing":
         return rows
     newest = Span(time - reads.ttl, time)
-    recent = [workspace.input(asset, index, workspace.ledger.head, newest) for index in range(len(asset.inputs))]
+    recent = [read_input(workspace, asset, index, workspace.ledger.head, newest) for index in range(len(asset.inputs))]
     return rows_of_keys(rows, keys_of(recent, reads.affected_by), reads.affected_by)
 
 
 def _rows_until(workspace: Workspace, asset: DerivedAsset, index: int, time: int) -> DataFrame:
     table = workspace.input_named(asset.inputs[index]).table
     if table is None:
-        return workspace.input(asset, index, workspace.ledger.head, Span(None, time))
+        return read_input(workspace, asset, index, workspace.ledger.head, Span(None, time))
     return as_known_now(workspace, table, time).withColumn(change_column(asset), F.lit(INSERT))

@@ -17,6 +17,7 @@ from operators.triggers import IS_FINAL, ROWS_SEEN
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.inputs.prepared_rows import FILTERED, LATE
 from platform_defs.engine.inputs.progress import PROGRESS, Progress
+from platform_defs.engine.inputs.reader import input_with_lateness
 from platform_defs.engine.inputs.workspace import Workspace
 from platform_defs.engine.lake.small_queries import plan_if_small
 from platform_defs.engine.lake.tables import LakeSnapshot
@@ -122,7 +123,7 @@ class Views:
     def late(self, asset: str, source: str) -> DataFrame:
         """A source's rows that arrived too late for an asset."""
         advance = self.snapshot(asset)
-        rows = advance.workspace.with_lateness(advance.asset, advance.asset.inputs.index(source), advance.workspace.ledger.head)
+        rows = input_with_lateness(advance.workspace, advance.asset, advance.asset.inputs.index(source), advance.workspace.ledger.head)
         return drop_engine_columns(rows.where(LATE).drop(LATE, FILTERED))
 
     def with_early(self, asset: str) -> DataFrame:

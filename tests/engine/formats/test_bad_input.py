@@ -16,6 +16,7 @@ from pyspark.sql.types import StructType
 
 from assets.days import moment
 from platform_defs.engine import Engine
+from platform_defs.engine.inputs.stored_rows import read_log
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.ledger import SourceBatch
 from tests.support.clock import Clock
@@ -436,8 +437,8 @@ def found(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Foun
     _write(root / "in/values/values.jsonl", _lines(*[json.dumps({"k": v.id, "ts": TIME, **v.row}) for v in VALUE_CASES]))
     [batch] = engine.ingest()
     columns = [f"cast({c} as string) {c}" for c in VALUES.fieldNames()]
-    log = {n: engine.workspace.log(n, 1).select("k", "arrival").collect() for n in FILES}
-    log["values"] = engine.workspace.log("values", 1).selectExpr(*columns).collect()
+    log = {n: read_log(engine.workspace, n, 1).select("k", "arrival").collect() for n in FILES}
+    log["values"] = read_log(engine.workspace, "values", 1).selectExpr(*columns).collect()
     quarantine = {n: sorted(engine.views.table(f"quarantine/{n}").collect(), key=lambda r: r.arrival) for n in sources}
     return Found({s.source: s for s in batch}, log, quarantine)
 

@@ -16,6 +16,7 @@ from assets.contracts import ContractError
 from platform_defs.engine import Engine, IngestError
 from platform_defs.engine.formats.files import File
 from platform_defs.engine.ingest.schema_evolution import MOST_ADDED
+from platform_defs.engine.inputs.stored_rows import read_log
 from platform_defs.engine.ledger.ledger import SourceBatch
 from tests.conftest import MakeEngine
 from tests.support.clock import NOON, Clock
@@ -48,7 +49,7 @@ def _quarantine_reasons(engine: Engine, name: str, seq: int) -> list[tuple[str, 
 
 
 def _keys(engine: Engine, name: str = "l") -> list[Any]:
-    return [k for (k,) in rows_of(engine.workspace.log(name, engine.ledger.head), "k")]
+    return [k for (k,) in rows_of(read_log(engine.workspace, name, engine.ledger.head), "k")]
 
 
 def test_files_with_non_utf8_names_are_refused_once_and_ingested_after_a_rename(make_engine: MakeEngine) -> None:
@@ -156,7 +157,7 @@ def test_new_columns_are_ignored_refused_or_added(make_engine: MakeEngine) -> No
     assert {found for _, found in _quarantine_reasons(engine, "l", 2)} == {reason + n for n in odd}
     added = [("a", None, None), ("b", "7", None), ("c", None, None), ("d", "8", None), ("p", None, 5)]
     assert rows_of(engine.views.table("events/l"), "k", "w", "n") == added
-    assert engine.workspace.log("l", 2).columns == ["seq", "arrival", "event_time", "event_time_raw", "k", "v", "ts"]
+    assert read_log(engine.workspace, "l", 2).columns == ["seq", "arrival", "event_time", "event_time_raw", "k", "v", "ts"]
 
     fix = "the first file with this column had that type: send it as that type, or under another name"
     land(engine, "l", "3.jsonl", [_line("e", n="six", w=None, ts=iso(START + 3 * HOUR))])
@@ -169,11 +170,11 @@ def test_new_columns_are_ignored_refused_or_added(make_engine: MakeEngine) -> No
     assert rows_of(engine.views.table("pairs").where("right_v is not null and left_v is not null"), "k") == [("a",), ("b",), ("c",)]
 
     declared = make_engine([source("l", schema=WIDE), source("r"), source("out")], [join()])
-    assert rows_of(declared.workspace.log("l", 3).where("w is not null"), "k", "w") == [("b", "7"), ("d", "8")]
+    assert rows_of(read_log(declared.workspace, "l", 3).where("w is not null"), "k", "w") == [("b", "7"), ("d", "8")]
     later = make_engine([source("l"), source("r", schema=WIDE), source("out")], [join()])
     land(later, "r", "4.jsonl", [_line("f", w=9, ts=iso(START + 3 * HOUR))])
     later.ingest()
-    assert rows_of(later.workspace.log("r", later.ledger.head).where("w is not null"), "k", "w") == [("f", "9")]
+    assert rows_of(read_log(later.workspace, "r", later.ledger.head).where("w is not null"), "k", "w") == [("f", "9")]
 
 
 def test_at_most_a_fixed_number_of_columns_is_added(make_engine: MakeEngine) -> None:
@@ -241,7 +242,7 @@ def test_many_rows_of_one_key_are_ingested(make_engine: MakeEngine) -> None:
     assert (same.rows_read, same.accepted, same.duplicate) == (same_rows, 1, same_rows - 1)
     apart = _ingest_one_key(engine, "apart.parquet", apart_rows, 1_001, "apart")
     assert (apart.accepted, apart.duplicate) == (apart_rows, 0)
-    assert engine.workspace.log("l", 2).count() == apart_rows + 1
+    assert read_log(engine.workspace, "l", 2).count() == apart_rows + 1
 
 
 def test_many_rows_of_one_key_are_joined_and_counted(make_engine: MakeEngine) -> None:

@@ -16,6 +16,7 @@ from assets.contracts import RowRule
 from assets.days import moment
 from platform_defs.engine import Engine
 from platform_defs.engine.ingest.quarantine_error import QuarantineError
+from platform_defs.engine.inputs.stored_rows import read_log
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.ledger import SourceBatch
 from tests.conftest import MakeEngine
@@ -228,7 +229,9 @@ def found(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Foun
     _land_all(engine)
     batches = engine.ingestion.stream.run()
     assert len(batches) == 1
-    log = {n: engine.workspace.log(n, 1).selectExpr("k", "v", "note", "arrival", "cast(ts as string) AS ts").collect() for n in sources}
+    log = {
+        n: read_log(engine.workspace, n, 1).selectExpr("k", "v", "note", "arrival", "cast(ts as string) AS ts").collect() for n in sources
+    }
     return Found(
         engine, {s.source: s for s in batches[0]}, log, {n: engine.views.table(s.quarantine).collect() for n, s in sources.items()}
     )
@@ -258,7 +261,7 @@ def test_json_lines_keep_their_order_and_blank_lines_are_skipped(found: Found) -
     ],
 )
 def test_times_are_floored_to_a_millisecond_and_the_raw_time_is_kept(found: Found, k: str, time: str, raw: str) -> None:
-    log = found.engine.workspace.log("json", 1).where(f"k = '{k}'")
+    log = read_log(found.engine.workspace, "json", 1).where(f"k = '{k}'")
     times = log.selectExpr(
         "date_format(event_time, 'yyyy-MM-dd HH:mm:ss.SSSSSS')", "date_format(event_time_raw, 'yyyy-MM-dd HH:mm:ss.SSSSSS')"
     )
@@ -288,7 +291,7 @@ def test_comments_and_spaces_around_fields_are_skipped_if_the_options_say_so(mak
     [released] = fixed.ingestion.quarantine.release("l")
     assert (Path(fixed.folders["l"]) / released.name).read_text() == f' k, "v" , ts\n{row}\n'
     assert [s.accepted for [s] in fixed.ingest()] == [1]
-    assert rows_of(fixed.workspace.log("l", 2), "k", "v") == [("a", 1), ("b", 20), ("c", 1)]
+    assert rows_of(read_log(fixed.workspace, "l", 2), "k", "v") == [("a", 1), ("b", 20), ("c", 1)]
 
 
 def test_parquet_values_are_converted_to_the_types_of_the_contract(found: Found) -> None:

@@ -12,6 +12,7 @@ from assets.contracts import EVENT_TIME_RAW, SourceContract
 from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ
 from platform_defs.engine.ingest.appended_rows import log_rows, quarantine_rows
 from platform_defs.engine.ingest.ingest import Ingest
+from platform_defs.engine.inputs.stored_rows import read_log
 from platform_defs.engine.lake import small_queries
 from platform_defs.engine.lake.arrow_rows import all_nullable, arrow_rows
 from platform_defs.engine.lake.lazy_frame import LazyFrame
@@ -92,7 +93,7 @@ def test_a_small_batch_is_one_job_for_each_source(make_engine: MakeEngine, spark
         counts = {row.source: (row.accepted, row.duplicate, row.quarantined) for row in ingested}
         assert counts == {"l": (6 - repeated, repeated, 1), "r": (6, 0, 1)}
         assert len(jobs) == 2
-    assert small_queries.count(engine.workspace.log("l", 3)) == 5 + 4 + 4
+    assert small_queries.count(read_log(engine.workspace, "l", 3)) == 5 + 4 + 4
 
 
 def test_the_log_of_a_large_batch_has_differences_of_times(make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -109,7 +110,7 @@ def test_the_log_of_a_large_batch_has_differences_of_times(make_engine: MakeEngi
     for name in (ARRIVAL, EVENT_TIME, EVENT_TIME_RAW):
         assert "DELTA_BINARY_PACKED" in encodings[name]
         assert not any("DICTIONARY" in encoding for encoding in encodings[name])
-    read_by_spark = arrow_rows(engine.workspace.log("l", 1)).sort_by(ARRIVAL)
+    read_by_spark = arrow_rows(read_log(engine.workspace, "l", 1)).sort_by(ARRIVAL)
     read_by_deltalake = log.to_pyarrow_table().sort_by(ARRIVAL).cast(read_by_spark.schema)
     assert read_by_deltalake == read_by_spark
     times = [time.timestamp() for time in read_by_spark[EVENT_TIME].to_pylist()]

@@ -3,6 +3,7 @@
 import pytest
 from pyspark.sql.types import StructType
 
+from platform_defs.engine.inputs.stored_rows import read_log
 from tests.conftest import MakeEngine
 from tests.support.kills import run_and_die
 from tests.support.small_sources import Event, land, rows_of, source
@@ -23,4 +24,4 @@ def test_a_columns_type_may_change_until_a_batch_has_rows(make_engine: MakeEngin
     [batch] = after.ingest()
     assert [(s.accepted, s.duplicate) for s in batch] == [(1, 1)]
     assert not [m for m in after.maintain(small_files=2) if m.failed]
-    assert rows_of(after.workspace.log("l", 2), "k", "v") == [("a", "1"), ("b", "2")]
+    assert rows_of(read_log(after.workspace, "l", 2), "k", "v") == [("a", "1"), ("b", "2")]

@@ -18,6 +18,7 @@ from operators import Deduplicate, Sliding, WindowJoin
 from platform_defs.engine import Engine
 from platform_defs.engine.ingest.control_batches import ControlBatches
 from platform_defs.engine.ingest.idle_sources import idle_sources
+from platform_defs.engine.inputs.timelines import operator_timeline
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.ledger import Kind, SourceBatch, next_row
 from platform_defs.engine.ledger.watermarks import table_idleness
@@ -75,7 +76,7 @@ def _watermark(engine: Engine, asset: str) -> int | None:
 
 def _watermarks(engine: Engine, asset: str) -> list[int | None]:
     """The watermark after batch n, relative to START, at index n; index 0 is before any batch."""
-    return [None if w is None else w - START for w in engine.pending.workspace.operator_timeline(engine.assets[asset]).after]
+    return [None if w is None else w - START for w in operator_timeline(engine.pending.workspace, engine.assets[asset]).after]
 
 
 def test_a_drain_closes_the_input_of_idle_sources_and_a_second_one_writes_nothing(engine: Engine, clock: Clock) -> None:

@@ -15,6 +15,7 @@ from pyspark.sql.types import StructType
 from assets.contracts import BatchExpression, BoundedOutOfOrderness, Punctuated, RowRule
 from platform_defs.engine import Engine, IngestError, ProgressError
 from platform_defs.engine.formats.files import File
+from platform_defs.engine.inputs.stored_rows import read_log
 from platform_defs.engine.lake import small_queries
 from platform_defs.engine.ledger.ledger import SourceBatch
 from tests.conftest import MakeEngine
@@ -50,7 +51,7 @@ def test_a_rule_that_fails_commits_nothing_and_is_named_with_its_count(
     with pytest.raises(IngestError, match=message):
         engine.ingest()
     assert engine.ledger.head == 0
-    assert engine.workspace.log("a", engine.ledger.head).isEmpty()
+    assert read_log(engine.workspace, "a", engine.ledger.head).isEmpty()
     assert engine.lake.delta(strict.log) is None
     assert engine.lake.delta(strict.quarantine) is None
     lenient = source(
@@ -60,7 +61,7 @@ def test_a_rule_that_fails_commits_nothing_and_is_named_with_its_count(
     [batch] = corrected.ingest()
     counts = {s.source: (s.rows_read, s.accepted, s.quarantined, s.warned) for s in batch}
     assert counts == {"a": (1, 1, 0, 0), "b": (5, 3, 2, 2)}
-    assert rows_of(corrected.workspace.log("a", 1), "seq", "k") == [(1, "x")]
+    assert rows_of(read_log(corrected.workspace, "a", 1), "seq", "k") == [(1, "x")]
     assert rows_of(corrected.views.table(lenient.quarantine), "reason") == [("rule: k is there",), ("rule: v is small",)]
 
 
@@ -116,7 +117,7 @@ def test_a_duplicate_within_the_horizon_is_counted_and_dropped(
             _land(engine, "l", f"{batch}-{file}.jsonl", [*events, *special], NOON + batch * MINUTE)
         batches += engine.ingestion.stream.run()
     accepted = {case.id: [] for case in REPEATS} | {"refused first": [], None: []}
-    for k, v in rows_of(engine.workspace.log("l", 2), "k", "v"):
+    for k, v in rows_of(read_log(engine.workspace, "l", 2), "k", "v"):
         accepted[k].append(v)
     assert accepted.pop(None) == [0] * 4 + [1] * 4
     assert accepted.pop("refused first") == [1]
@@ -165,7 +166,7 @@ def test_each_kind_of_watermark_advances_with_the_rows_of_a_batch(make_engine: M
     )
     assert ingested["rows"].max_event_time == START + 9
     assert all(map(_counts_add_up, ingested.values()))
-    assert rows_of(engine.workspace.log("rows", 1), "k") == [("a",)]
+    assert rows_of(read_log(engine.workspace, "rows", 1), "k") == [("a",)]
     reasons = ["type: wm is no timestamp", "watermark: a marker row carries none", "watermark: more than 24 hours ahead of the clock"]
     assert rows_of(engine.views.table("quarantine/rows"), "reason") == [(r,) for r in reasons]
 
@@ -424,7 +425,7 @@ def test_rows_of_several_files_have_unique_arrival_numbers(make_engine: MakeEngi
     engine = make_engine([source("a")], [])
     paths = [land(engine, "a", f"{n}.jsonl", [Event(f"{n}{i}", 1, n).line for i in range(3)]) for n in range(5)]
     engine.ingestion.batches.files([File(NOON, f"{spelling}{path}", path.stat().st_size, "a") for path in paths])
-    arrivals = [arrival for (arrival,) in rows_of(engine.workspace.log("a", 1), "arrival")]
+    arrivals = [arrival for (arrival,) in rows_of(read_log(engine.workspace, "a", 1), "arrival")]
     assert len(set(arrivals)) == len(arrivals) == 15
     [prefix] = {offset.split("/", 1)[0] + offset[5:7] for offset in engine.ledger.offsets("a")}
     assert prefix == "file:/" + str(paths[0])[1]

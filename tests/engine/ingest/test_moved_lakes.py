@@ -10,6 +10,7 @@ import pytest
 from platform_defs.cli import status as status_report
 from platform_defs.engine import Engine
 from platform_defs.engine.ingest import stream
+from platform_defs.engine.inputs.stored_rows import read_log
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.ledger import FORMAT
 from tests.conftest import MakeEngine
@@ -43,7 +44,7 @@ def test_a_moved_restored_or_remounted_lake_ingests_nothing_twice(make_engine: M
         land(moved, "l", f"new {n}.jsonl", [Event(f"new {n}", 1, 0).line])
         [[ingested]] = moved.ingest()
         assert (ingested.seq, ingested.rows_read, len(ingested.offsets)) == (head + 1, 1, 1)
-    assert rows_of(moved.workspace.log("l", 9), "k") == [("a",), ("new 0",), ("new 2",)]
+    assert rows_of(read_log(moved.workspace, "l", 9), "k") == [("a",), ("new 0",), ("new 2",)]
 
 
 def test_a_ledger_of_format_1_knows_its_files_before_and_after_the_lake_is_moved(make_engine: MakeEngine, tmp_path: Path) -> None:
@@ -80,7 +81,7 @@ def test_a_landing_folder_with_a_percent_sign_or_given_as_a_uri_ingests_nothing_
         (folder / f"new %41 {n}.jsonl").write_text(Event(f"new {n}", 1, 0).line + "\n")
         [[ingested]] = moved.ingest()
         assert ([o.split("|")[0] for o in ingested.offsets], ingested.rows_read) == ([f"./new%20%2541%20{n}.jsonl"], 1)
-    assert rows_of(engine.workspace.log("l", 9), "k") == [("a",), ("new 0",), ("new 1",)]
+    assert rows_of(read_log(engine.workspace, "l", 9), "k") == [("a",), ("new 0",), ("new 1",)]
 
 
 def test_links_below_a_landing_folder_ingest_nothing_twice(make_engine: MakeEngine, caplog: pytest.LogCaptureFixture) -> None:
@@ -96,7 +97,7 @@ def test_links_below_a_landing_folder_ingest_nothing_twice(make_engine: MakeEngi
         batches = engine.ingest()
     assert sum(s.rows_read for e in batches for s in e) == 3
     assert "latest of source 'l' is skipped: it is a link below the source's folder" in caplog.text
-    assert rows_of(engine.workspace.log("l", 9), "k") == [("a",), ("b",), ("c",)]
+    assert rows_of(read_log(engine.workspace, "l", 9), "k") == [("a",), ("b",), ("c",)]
     assert engine.ingest() == []
 
 

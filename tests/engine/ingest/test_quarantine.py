@@ -20,6 +20,7 @@ from assets.contracts import RowRule
 from platform_defs.engine import Engine
 from platform_defs.engine.ingest.quarantine_error import QuarantineError
 from platform_defs.engine.ingest.release import Release, is_named
+from platform_defs.engine.inputs.stored_rows import read_log
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.ledger import SourceBatch
@@ -44,7 +45,7 @@ def _gzipped(*keys: str) -> bytes:
 
 
 def _keys(engine: Engine, name: str = "l") -> list[Any]:
-    return [k for (k,) in rows_of(engine.workspace.log(name, engine.ledger.head), "k")]
+    return [k for (k,) in rows_of(read_log(engine.workspace, name, engine.ledger.head), "k")]
 
 
 def _counts_add_up(engine: Engine) -> bool:
@@ -188,8 +189,8 @@ def test_released_rows_are_ingested_once_after_the_contract_is_fixed(make_engine
     assert [r.rows for r in fixed.ingestion.quarantine.release("c")] == [2, 1]
     assert [r.rows for r in fixed.ingestion.quarantine.release("p")] == [1]
     assert sorted(_accepted(fixed.ingest())) == [("c", 2, 1), ("l", 2, 1), ("p", 1, 0)]
-    assert rows_of(fixed.workspace.log("l", fixed.ledger.head), "k", "v") == [("a", 1), (ODD, 50), ("ü", 50)]
-    assert rows_of(fixed.workspace.log("c", fixed.ledger.head), "k", "v") == [("a", 1), ("b||b", None), ("c", None)]
+    assert rows_of(read_log(fixed.workspace, "l", fixed.ledger.head), "k", "v") == [("a", 1), (ODD, 50), ("ü", 50)]
+    assert rows_of(read_log(fixed.workspace, "c", fixed.ledger.head), "k", "v") == [("a", 1), ("b||b", None), ("c", None)]
     raw_times = fixed.views.table("events/p").selectExpr("unix_micros(event_time_raw) AS t", "k", "v")
     assert rows_of(raw_times) == [(START * 1000 + 1, "a", 1), (START * 1000 + 999_999, "b", 99)]
     assert [(r.reason, r.rows, r.released) for r in fixed.ingestion.quarantine_list.rows("l")] == [

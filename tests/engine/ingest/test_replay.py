@@ -8,6 +8,7 @@ import pytest
 from assets.contracts import RowRule
 from platform_defs.engine.ingest import replay as replay_module
 from platform_defs.engine.ingest.errors import IngestError
+from platform_defs.engine.inputs.stored_rows import read_log
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.tables import Lake
 from tests.conftest import MakeEngine
@@ -41,7 +42,7 @@ def test_a_replay_is_refused_after_another_writer_has_committed(
     assert make_engine([source("l")], []).ledger.head == before + (written == "a batch")
     assert ("c",) not in rows_of(ours.views.table("events/l"), "k")
     replay(ours, [{"l": [Event("c", 3, 0)]}])
-    assert ("c",) in rows_of(ours.workspace.log("l", ours.ledger.head), "k")
+    assert ("c",) in rows_of(read_log(ours.workspace, "l", ours.ledger.head), "k")
 
 
 def test_rows_of_no_given_batch_are_refused_and_no_batch_commits_nothing(make_engine: MakeEngine) -> None:

@@ -14,6 +14,8 @@ from platform_defs.engine import Engine, IngestError
 from platform_defs.engine.ingest import stream
 from platform_defs.engine.ingest.errors import UnreadError
 from platform_defs.engine.ingest.ingest import Ingest
+from platform_defs.engine.inputs.stored_rows import read_log
+from platform_defs.engine.inputs.timelines import operator_timeline
 from platform_defs.engine.lake.errors import LakeBusy
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.ledger import Batch
@@ -36,8 +38,8 @@ def test_a_file_is_ingested_by_one_process_only(make_engine: MakeEngine) -> None
     [[ingested]] = other.ingest()
     assert (ingested.source, ingested.seq, ingested.rows_read, len(ingested.offsets)) == ("l", 2, 1, 1)
     assert engine.ingest() == []
-    assert rows_of(engine.workspace.log("l", 2), "seq", "k") == [(1, "a"), (2, "b")]
-    assert rows_of(engine.workspace.log("r", 2), "seq", "k") == [(1, "a")]
+    assert rows_of(read_log(engine.workspace, "l", 2), "seq", "k") == [(1, "a"), (2, "b")]
+    assert rows_of(read_log(engine.workspace, "r", 2), "seq", "k") == [(1, "a")]
 
 
 def test_a_micro_batch_takes_max_files_of_each_source_oldest_first(make_engine: MakeEngine) -> None:
@@ -48,7 +50,7 @@ def test_a_micro_batch_takes_max_files_of_each_source_oldest_first(make_engine: 
             os.utime(file, ns=(0, (NOON + n) * 1_000_000))
     batches = engine.ingest()
     assert [{s.source: len(s.offsets) for s in batch} for batch in batches] == [{"l": 2, "r": 2}, {"l": 2, "r": 1}, {"l": 1}]
-    assert rows_of(engine.workspace.log("l", 9), "seq", "k") == [(1, "0"), (1, "1"), (2, "2"), (2, "3"), (3, "4")]
+    assert rows_of(read_log(engine.workspace, "l", 9), "seq", "k") == [(1, "0"), (1, "1"), (2, "2"), (2, "3"), (3, "4")]
 
 
 def test_an_error_blocks_no_later_ingest_and_one_process_ingests_at_a_time(
@@ -86,7 +88,7 @@ def test_old_files_are_ingested(make_engine: MakeEngine) -> None:
     for name, days in (("new", 0), ("old", 5_000)):
         os.utime(land(engine, "l", f"{name}.jsonl", [Event(name, 1, 0).line]), ns=(0, (NOON - days * DAY) * 1_000_000))
         assert [s.accepted for [s] in engine.ingest()] == [1]
-    assert rows_of(engine.workspace.log("l", 9), "k") == [("new",), ("old",)]
+    assert rows_of(read_log(engine.workspace, "l", 9), "k") == [("new",), ("old",)]
 
 
 def test_an_unlistable_folder_is_an_error_after_the_other_sources_are_ingested(
@@ -109,7 +111,7 @@ def test_an_unlistable_folder_is_an_error_after_the_other_sources_are_ingested(
         with pytest.raises(UnreadError, match=rf"{bad} cannot be listed: Permission denied") as raised:
             engine.ingest()
     assert [s.accepted for [s] in raised.value.batches] == [1]
-    assert rows_of(engine.workspace.log("l", 9), "k") == [("a",)]
+    assert rows_of(read_log(engine.workspace, "l", 9), "k") == [("a",)]
     failed = engine.failures.of_source("l")
     assert failed is not None
     assert failed.message == f"{bad} cannot be listed: Permission denied"
@@ -180,7 +182,7 @@ def test_a_running_stream_records_an_idle_source_and_requests_an_advance(make_en
     with pytest.raises(TimeoutError, match="seen"):
         engine.ingest("1 second", on_batch)
     assert [[(s.source, s.kind, s.idle) for s in e] for e in engine.ledger.batches()][2:] == [[("r", "inactive", True)]]
-    assert engine.workspace.operator_timeline(engine.assets["pairs"]).after[-1] == START + HOUR - MINUTE - 1
+    assert operator_timeline(engine.workspace, engine.assets["pairs"]).after[-1] == START + HOUR - MINUTE - 1
     assert engine.ingestion.busy() is None
 
 

@@ -17,6 +17,7 @@ import pytest
 from platform_defs.engine import Engine, IngestError
 from platform_defs.engine.formats.unreadable_files import ReadRetries
 from platform_defs.engine.ingest.errors import UnreadError
+from platform_defs.engine.inputs.stored_rows import read_log
 from platform_defs.engine.ledger.ledger import Batch
 from tests.conftest import MakeEngine
 from tests.support.clock import NOON
@@ -39,7 +40,7 @@ def _patient(engine: Engine, sleep: Callable[[float], None]) -> Engine:
 
 
 def _keys(engine: Engine, name: str = "l") -> list[Any]:
-    return [k for (k,) in rows_of(engine.workspace.log(name, engine.ledger.head), "k")]
+    return [k for (k,) in rows_of(read_log(engine.workspace, name, engine.ledger.head), "k")]
 
 
 def test_a_transient_read_error_is_retried(make_engine: MakeEngine) -> None:

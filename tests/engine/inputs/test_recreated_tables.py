@@ -19,6 +19,7 @@ from platform_defs.engine import Engine, ProgressError
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.inputs.changelog_reader import APPLIED
 from platform_defs.engine.inputs.progress import results_table, stored_progress
+from platform_defs.engine.inputs.same_inputs import input_identities, require_same_inputs, steps_read
 from platform_defs.engine.lake.commits import commit_options
 from platform_defs.engine.lake.errors import LakeError
 from tests.conftest import CopyEngine, MakeEngine
@@ -96,8 +97,8 @@ def test_a_step_is_refused_if_its_input_is_emptied_after_the_first_check(tmp_pat
     apply_step(engine, "sums")
     workspace, best = engine.pending.workspace, engine.assets["best"]
     read = {"sums": 1}
-    apply_step(engine, "best", inputs=workspace.input_identities(best), read=read, steps_read=workspace.steps_read(read))
-    workspace.require_same_inputs(best, stored_progress(engine.lake, best))
+    apply_step(engine, "best", inputs=input_identities(workspace, best), read=read, steps_read=steps_read(workspace, read))
+    require_same_inputs(workspace, best, stored_progress(engine.lake, best))
     apply_step(engine, "sums", seq=0, generation=1)
     with pytest.raises(ProgressError, match=r"^best was computed from an earlier sums, which has been replaced since"):
         Advance(workspace, best, 1).take_snapshot().commit_next_step(engine.ledger.head, None)

@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from assets.contracts import DerivedAsset
 from platform_defs.engine import Engine
 from platform_defs.engine.inputs.progress import PROGRESS
+from platform_defs.engine.inputs.stored_rows import read_log
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.ledger import FORMAT, Ledger
@@ -78,7 +79,7 @@ def test_the_errors_of_a_full_disk_and_a_read_only_lake_name_the_cause(spark: Sp
 
     restarted = _engine(spark, small / "lake", tmp_path / "in")
     assert [s.accepted for e in restarted.ingest() for s in e] == [1]
-    assert rows_of(restarted.workspace.log("l", 2), "seq", "k") == [(1, "a"), (2, "b")]
+    assert rows_of(read_log(restarted.workspace, "l", 2), "seq", "k") == [(1, "a"), (2, "b")]
 
 
 def test_a_lake_path_that_is_a_file_is_refused(spark: SparkSession, tmp_path: Path) -> None:

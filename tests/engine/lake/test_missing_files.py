@@ -15,6 +15,7 @@ from pyspark.sql import SparkSession
 from assets.contracts import DerivedAsset
 from platform_defs.engine import Engine, LedgerError, ProgressError
 from platform_defs.engine.ingest.stream import Stream
+from platform_defs.engine.inputs.stored_rows import read_log
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.tables import Lake
 from tests.conftest import MakeEngine
@@ -186,7 +187,7 @@ def test_a_corrupted_or_missing_file_is_an_error_although_the_session_ignores_su
         spark.conf.set(key, "true")
     try:
         with pytest.raises((PySparkException, Py4JJavaError), match=message):
-            engine.workspace.log("l", 1).collect()
+            read_log(engine.workspace, "l", 1).collect()
     finally:
         for key in LENIENT:
             spark.conf.set(key, "false")

@@ -23,11 +23,12 @@ from platform_defs.engine.inputs.identity import identity_of
 from platform_defs.engine.inputs.lateness_decisions import DECIDED
 from platform_defs.engine.inputs.result_rows import late_results
 from platform_defs.engine.inputs.retained import Cut, write_totals
-from platform_defs.engine.inputs.workspace import Workspace
+from platform_defs.engine.inputs.timelines import input_timeline, operator_timeline
 from platform_defs.engine.lake.commits import APPLICATION, RETENTION, commit_options
 from platform_defs.engine.lake.sql_rows import sql_rows
 from platform_defs.engine.ledger.ledger import Ledger
 from platform_defs.engine.ledger.watermarks import LateResults
+from platform_defs.engine.operations import decision_retention
 from platform_defs.engine.operations.decision_retention import DecisionRetention
 from platform_defs.engine.operations.ledger_retention import LedgerRetention
 from platform_defs.engine.operations.retention import LakeRetention, Removal
@@ -341,7 +342,7 @@ def test_all_lateness_decisions_leave_if_retention_has_removed_all_rows(engine: 
     new = _with_steps(engine, (VISITS, {}))
     rows = pa.table({"which": pa.array([0], pa.int32()), "seq": [5], "arrival": [1]})
     write_deltalake(new.lake.path(VISITS.decisions), rows, mode="append", **commit_options({DECIDED: 5}))
-    monkeypatch.setattr(Workspace, "first_batch_in_log", lambda *_: None)
+    monkeypatch.setattr(decision_retention, "first_batch_in_log", lambda *_: None)
     of_visits, head = DecisionRetention(new.pending.workspace, VISITS), new.ledger.head
     planned = of_visits.plan()
     assert planned == Removal(1, f"batch {head + 1}", number=head)
@@ -386,9 +387,9 @@ def test_a_snapshot_before_a_summary_and_one_after_it_do_not_share_watermarks(tm
     summarize()
     after = workspace.take_snapshot()
     assert (before.ledger.history.summarized, after.ledger.history.summarized) == (0, 5)
-    assert [after.timeline(name).after[6] for name in ("l", "r")] == [START + 9 * HOUR, START + HOUR]
+    assert [input_timeline(after, name).after[6] for name in ("l", "r")] == [START + 9 * HOUR, START + HOUR]
     for one in (before, after, before, workspace.take_snapshot()):
-        assert [one.operator_timeline(PAIRS).after[seq] for seq in (5, 6)] == [START + 9 * HOUR] * 2
+        assert [operator_timeline(one, PAIRS).after[seq] for seq in (5, 6)] == [START + 9 * HOUR] * 2
 
 
 def test_a_summary_that_is_committed_during_a_look_up_changes_no_watermark(
@@ -406,7 +407,7 @@ def test_a_summary_that_is_committed_during_a_look_up_changes_no_watermark(
 
     for n in range(2):
         monkeypatch.setattr(Ledger, "history", property(looked_at))
-        assert [workspace.operator_timeline(PAIRS).after[seq] for seq in (5, 6)] == [START + 9 * HOUR] * 2, n
+        assert [operator_timeline(workspace, PAIRS).after[seq] for seq in (5, 6)] == [START + 9 * HOUR] * 2, n
         monkeypatch.undo()
 
 

@@ -19,6 +19,7 @@ from assets.contracts import DerivedAsset, Shape
 from operators.errors import OperatorError
 from platform_defs.cli import status
 from platform_defs.engine import DayAccount, Engine, ProgressError
+from platform_defs.engine.inputs.stored_rows import read_log
 from platform_defs.engine.lake.commits import RETENTION
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.operations.maintenance import Maintained
@@ -52,7 +53,7 @@ def by_table(done: list[Maintained]) -> dict[str, Maintained]:
 
 
 def logged(engine: Engine, source: str) -> list[tuple[object, ...]]:
-    return rows_of(engine.workspace.log(source, engine.ledger.head), "k", "v", "event_time")
+    return rows_of(read_log(engine.workspace, source, engine.ledger.head), "k", "v", "event_time")
 
 
 def accounted(engine: Engine, name: str = "pairs") -> list[DayAccount]:
@@ -359,7 +360,7 @@ def test_a_removal_that_is_held_back_still_says_what_an_earlier_one_removed(
 
     write_deltalake(engine.lake.path(contract.log), pa.table({"seq": [1]}))
     earlier, cut = (SimpleNamespace(before=before, number=number) for before, number in ((2 * DAY, 3), (8 * DAY, 9)))
-    monkeypatch.setattr(type(workspace), "cut", lambda *_: earlier)
+    monkeypatch.setattr("platform_defs.engine.operations.retention.cut_of", lambda *_: earlier)
     planned = Removal(5, "1970-01-09", cut=cast(Any, cut))
     held_back = Removal(kept_from="1970-01-03", held_back="another maintenance removed rows meanwhile")
     assert LogRetention(workspace, contract, engine._snapshot).remove(planned) == held_back  # pyright: ignore[reportPrivateUsage]
