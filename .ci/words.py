@@ -9,7 +9,7 @@ BANNED |= {"let_in", "put_right", "tend", "touches", "chosen", "broken", "pinned
 BANNED |= {"distrust", "not_ours", "made_anew", "is_news", "why_not", "way_out_of", "moving_back", "moved_back", "unranked"}
 BANNED |= {"on_entry", "source_entry", "ledger_entry", "print_entries"}
 CLASSES = {"Entry", "Entries", "SourceEntry", "OnEntry", "Ahead", "Truth", "Patience", "Tries", "Streak", "LawInTurn", "Complete"}
-CLASSES |= {"Collected", "Numbered", "Described", "Naming", "Written", "Landed", "Failed", "Waiting", "Fact", "Counting", "Done"}
+CLASSES |= {"Collected", "Numbered", "Described", "Naming", "Reading", "Written", "Landed", "Failed", "Waiting", "Fact", "Counting", "Done"}
 """Names that are too vague for a class."""
 FUNCTIONS = {"of", "is", "do", "any", "and", "like", "take", "short", "known", "held", "holds", "turn", "note", "from", "in_turn", "result"}
 FUNCTIONS |= {"fails", "stay", "looked_at_again"}
