@@ -144,6 +144,8 @@ def spark_config(settings: Settings) -> dict[str, str]:
             # each query's plan as text is for the UI; the short form takes half the time, a tenth of a small step
             "spark.sql.ui.explainMode": "formatted" if settings.spark_ui else "simple",
             "spark.ui.showConsoleProgress": "false",
+            # otherwise Hadoop writes a checksum file beside each commit to a local table, and runs `readlink` and `chmod` for it too
+            "spark.hadoop.fs.AbstractFileSystem.file.impl": "org.apache.hadoop.fs.local.RawLocalFs",
             "spark.python.sql.dataFrameDebugging.enabled": "false",  # a stack walk and two calls into the JVM for each column expression
             JAVA_OPTIONS: f"-Dlog4j2.configurationFile={LOGGING.as_uri()}{_ONE_LOGGER_CONTEXT}{jvm}",
         }
