@@ -90,15 +90,16 @@ def _key_of(conditions: Conditions, tree: Tree) -> int | str | None:
     return next((n for n, pair in enumerate(conditions.keys) if (pair[0].sql, pair[1].sql) == (items[0].sql, items[1].sql)), None)
 
 
-def _scope(apply: Apply, names: JoinNames, how: How, read: ReadColumns) -> Scope:
+def scope_of_join(rows: Relation, names: JoinNames, how: How, read: ReadColumns) -> Scope:
     """The rows of a join with the names of the query."""
     keys = {texts: names.keys[key] if isinstance(key, int) else key for texts, key, _ in read.coalesced}
-    return Scope(apply, names.tables(how), coalesced={texts: Item.of_column(column) for texts, column in keys.items()})
+    return Scope(rows, names.tables(how), coalesced={texts: Item.of_column(column) for texts, column in keys.items()})
 
 
-def _names(conditions: Conditions, how: How, read: ReadColumns, reserved: Sequence[str]) -> JoinNames:
+def names_of_join(conditions: Conditions, how: How, read: ReadColumns, preserved: Sequence[int], reserved: Sequence[str]) -> JoinNames:
+    """The names of a join's columns; see `JoinNames.of`."""
     key_names = {key: name for _, key, name in read.coalesced if isinstance(key, int) and name}
-    return JoinNames.of(conditions, how, read.columns, read.names, PRESERVED[how], reserved, key_names)
+    return JoinNames.of(conditions, how, read.columns, read.names, preserved, reserved, key_names)
 
 
 def check_key(conditions: Conditions) -> None:
@@ -137,7 +138,7 @@ def _interval_join(conditions: Conditions, how: How, read: ReadColumns) -> Scope
     assert lower is not None
     assert upper is not None
     assert times is not None
-    names = _names(conditions, how, read, (RESULT_TIME, FINAL_AT, SEQ, ARRIVAL, EVENT_TIME))
+    names = names_of_join(conditions, how, read, PRESERVED[how], (RESULT_TIME, FINAL_AT, SEQ, ARRIVAL, EVENT_TIME))
     left_time, right_time = (names.time(index, times[index]) for index in (0, 1))
     residual = names.residual(conditions, how)
     operator = IntervalJoin(
@@ -153,7 +154,8 @@ def _interval_join(conditions: Conditions, how: How, read: ReadColumns) -> Scope
     )
     sides = tuple(names.side(index, _pushed_condition(conditions, how, index)) for index in (0, 1))
     columns = _columns(operator, sides)
-    return _scope(Apply(operator, sides, columns, (*_times_in_result((left_time, right_time), columns), RESULT_TIME)), names, how, read)
+    rows = Apply(operator, sides, columns, (*times_in_result((left_time, right_time), columns), RESULT_TIME))
+    return scope_of_join(rows, names, how, read)
 
 
 def _window_join(conditions: Conditions, how: How, read: ReadColumns) -> Scope:
@@ -172,7 +174,7 @@ def _window_join(conditions: Conditions, how: How, read: ReadColumns) -> Scope:
             "a join of different windows", f"the windows are {left.window} and {right.window}", "use the same windows on both sides"
         )
     reserved = (*WINDOW_COLUMNS, RESULT_TIME, FINAL_AT, SEQ, ARRIVAL, EVENT_TIME)
-    names = _names(conditions, how, read, reserved)
+    names = names_of_join(conditions, how, read, PRESERVED[how], reserved)
     left_time, right_time = names.time(0, left.time), names.time(1, right.time)
     operator = WindowJoin(
         on=names.keys,
@@ -183,7 +185,8 @@ def _window_join(conditions: Conditions, how: How, read: ReadColumns) -> Scope:
         right_time=right_time,
     )
     sides = tuple(names.side(index, _pushed_condition(conditions, how, index)) for index in (0, 1))
-    return _scope(Apply(operator, sides, _columns(operator, sides), (RESULT_TIME,), left.window), names, how, read)
+    rows = Apply(operator, sides, _columns(operator, sides), (RESULT_TIME,), left.window)
+    return scope_of_join(rows, names, how, read)
 
 
 def times_of_results(join: IntervalJoin) -> tuple[str, ...]:
@@ -224,5 +227,6 @@ def _columns(operator: IntervalJoin | WindowJoin, sides: Sequence[Relation]) -> 
     return operator.result_columns(left.columns, right.columns)
 
 
-def _times_in_result(times: Sequence[str], columns: Sequence[str]) -> list[str]:
+def times_in_result(times: Sequence[str], columns: Sequence[str]) -> list[str]:
+    """The times that are columns of the result."""
     return [t for t in times if t in columns]

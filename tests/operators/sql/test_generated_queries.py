@@ -104,7 +104,17 @@ def a_semi_join(rng: random.Random) -> str:
 
 def an_as_of_join(rng: random.Random) -> str:
     """A temporal join in Flink's SQL; `in_duckdb_sql` translates it."""
-    items = ["a.id AS x", "b.id AS y", "a.k AS p", "b.k", "a.v + b.v AS total", "a.t AS moment", "b.t", "b.v"]
+    items = [
+        "a.id AS x",
+        "b.id AS y",
+        "a.k AS p",
+        "b.k",
+        "a.v + b.v AS total",
+        "COALESCE(b.k, a.k) AS either",
+        "a.t AS moment",
+        "b.t",
+        "b.v",
+    ]
     where = f" WHERE {rng.choice(['a.v > 1', 'b.v > 2', 'a.v < b.v', 'b.id IS NOT NULL'])}" if rng.random() < 0.5 else ""
     key = rng.choice(["a.k = b.k", "b.k = a.k", "a.k = b.k AND a.v = b.v", "UPPER(a.k) = b.k"])
     select = f"SELECT {', '.join(rng.sample(items, rng.randrange(1, len(items))))}"

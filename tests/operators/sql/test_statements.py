@@ -479,6 +479,53 @@ def test_the_versions_of_a_lookup_join_are_the_last_rows_by_arrival():
         plan(f"{table}; {newest.format('ts')}; {lookup}", TABLES)
 
 
+@pytest.mark.parametrize("how", ["", "LEFT "])
+@pytest.mark.parametrize("either", ["COALESCE(a.k, b.k)", "COALESCE(b.k, a.k)"])
+def test_coalesce_of_both_keys_is_the_key_of_an_as_of_join(how: str, either: str):
+    rows = f"FROM a {how}JOIN b FOR SYSTEM_TIME AS OF a.ts ON a.k = b.k"
+    found = relation(f"SELECT {either} AS either, a.v, w {rows}")
+    assert isinstance(found, Select)
+    assert found.items == tuple(Item.of_column(column) for column in ("either", "v", "w"))
+    assert isinstance(found.child, Apply)
+    join = AsOfJoin(on=("either",), how="left" if how else "inner", left_time="ts", right_time="at_time")
+    assert found.child.operator == join
+    assert relation(f"SELECT {either} AS k, COUNT(*) AS n {rows} GROUP BY {either}").columns == ("k", "n")
+
+
+RANKS = "SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY n DESC) AS place FROM"
+PAIRS = f"SELECT a.k, ts, at_time, w FROM a JOIN b ON {WITHIN}"
+
+
+@pytest.mark.parametrize(
+    ("view", "message"),
+    [
+        (f"{RANKS} (SELECT k, COUNT(*) AS n FROM b GROUP BY k)", "ROW_NUMBER() AS place without a last rank is refused"),
+        (f"{RANKS} (SELECT k, w AS n, at_time FROM b)", "ROW_NUMBER() AS place without a last rank is refused"),
+        (PAIRS, "over c is refused: its versions have 2 event times; read a view that selects only one of ts, at_time"),
+        ("SELECT k, w FROM b", "over c is refused: its versions have no event time; select the event time of its rows in the view ("),
+        (
+            "SELECT * FROM TUMBLE(TABLE b, DESCRIPTOR(at_time), INTERVAL '1' HOUR)",
+            "with windows is refused: versions have no windows; join in a view, and apply the windowing function to that view",
+        ),
+    ],
+)
+def test_an_as_of_join_with_rows_that_are_no_versions_is_refused_with_the_way_out(view: str, message: str):
+    with pytest.raises(SqlError, match=re.escape(message)):
+        plan(f"CREATE VIEW c AS {view}; SELECT v FROM a JOIN c FOR SYSTEM_TIME AS OF a.ts ON a.k = c.k", TABLES)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"CREATE VIEW c AS SELECT k, at_time, w FROM ({PAIRS}); SELECT v, w FROM a JOIN c FOR SYSTEM_TIME AS OF a.ts ON a.k = c.k",
+        "CREATE VIEW c AS SELECT a.k, a.ts, w FROM a JOIN b FOR SYSTEM_TIME AS OF a.ts ON a.k = b.k; "
+        "SELECT COUNT(*) AS n FROM TUMBLE(TABLE c, DESCRIPTOR(ts), INTERVAL '1' HOUR) GROUP BY k, window_start, window_end",
+    ],
+)
+def test_the_way_out_of_a_refused_as_of_join_is_planned(text: str):
+    assert applied_operator(relation(text)) is not None
+
+
 @pytest.mark.parametrize(
     ("join", "again"),
     [
@@ -962,6 +1009,11 @@ def test_an_aggregate_without_a_counterpart_is_refused_as_one(query: str, expres
         (
             "SELECT v FROM a FULL JOIN b FOR SYSTEM_TIME AS OF ts ON a.k = b.k",
             "FULL JOIN with FOR SYSTEM_TIME AS OF is refused: a version is looked up for each left row; write JOIN or LEFT JOIN",
+        ),
+        (
+            "SELECT v FROM a JOIN b FOR SYSTEM_TIME AS OF ts ON a.k = b.k AND at_time > ts - INTERVAL '1' DAY",
+            "a bound of the times in addition to FOR SYSTEM_TIME AS OF is refused: the version at the left row's time is used, however old "
+            "it is; leave it out, or declare the table of INSERT INTO with the option 'tidemark.max-age'",
         ),
         (
             "SELECT id FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v) AS n FROM a) WHERE n = 0",
