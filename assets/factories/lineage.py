@@ -1,4 +1,4 @@
-"""The columns of a derived table as metadata: their types, and the input columns that they come from."""
+"""The columns of a derived table as metadata: their types, and the columns of sources that they come from."""
 
 from collections.abc import Sequence
 from itertools import chain
@@ -56,7 +56,7 @@ def column_descriptions(engine: EnginePort, derived: DerivedAsset, columns: Sequ
 
 def _has_values_of_an_input(derived: DerivedAsset, column: str) -> bool:
     """Whether a column with the name of an input's column also has the values of that column: no aggregate or function computes it."""
-    if derived.shape is not None and column not in _operator_columns(derived, [column]):
+    if not _is_from_operator(derived, column):
         return False
     match first := first_operator(derived.operator):
         case CoGroup() | ProcessCountWindow() | ProcessWindow():  # a function computes the other columns
@@ -93,17 +93,18 @@ def _descriptions_from_source(engine: EnginePort, derived: DerivedAsset, source:
 
 
 def column_lineage(engine: EnginePort, derived: DerivedAsset, columns: Sequence[str]) -> dg.TableColumnLineage:
-    """The lineage of the result's columns that come from a column of an input, with its name or with the name that a join gives it."""
-    operator_columns = _operator_columns(derived, columns) if isinstance(derived.shape, Shape) else columns
-    return dg.TableColumnLineage({column: deps for column in operator_columns if (deps := _column_deps(engine, derived, column))})
+    """The columns of sources from which the result's columns come. A column of an input that is a table has no lineage here."""
+    columns_of_inputs = [column for column in columns if _has_values_of_an_input(derived, column)]
+    return dg.TableColumnLineage({column: deps for column in columns_of_inputs if (deps := _column_deps(engine, derived, column))})
 
 
-def _operator_columns(derived: DerivedAsset, columns: Sequence[str]) -> list[str]:
-    """The columns that the table's shape does not add; none if it has no `Shape`."""
-    return [column for column in columns if isinstance(derived.shape, Shape) and column not in derived.shape.added]
+def _is_from_operator(derived: DerivedAsset, column: str) -> bool:
+    """Whether a column is one of the operator's result. If a function shapes the table, it may have computed every column."""
+    return derived.shape is None or (isinstance(derived.shape, Shape) and column not in derived.shape.added)
 
 
 def _column_deps(engine: EnginePort, derived: DerivedAsset, column: str) -> list[dg.TableColumnDep]:
+    """The columns of sources that a column of the result comes from, by its name."""
     all_deps: list[dg.TableColumnDep] = []
     columns_by_index = {
         index: _columns_read(derived, index, engine.sources[name]) for index, name in enumerate(derived.inputs) if name in engine.sources
@@ -112,14 +113,14 @@ def _column_deps(engine: EnginePort, derived: DerivedAsset, column: str) -> list
         others = {other for other in range(len(derived.inputs)) if other != index}
         columns_of_others = {*_ENGINE_COLUMNS, *chain.from_iterable(columns_by_index[other] for other in others & columns_by_index.keys())}
         has_other_table = bool(others - columns_by_index.keys())  # a table may have a column of the same name
-        deps = [
-            dep
-            for read_column, dependencies in columns_by_index.get(index, {}).items()
+        source_columns = [
+            source_column
+            for read_column, source_columns_of_it in columns_by_index.get(index, {}).items()
             if column == _result_name(derived, read_column, index, read_column in columns_of_others)
             or (has_other_table and column == _result_name(derived, read_column, index, True))
-            for dep in dependencies
+            for source_column in source_columns_of_it
         ]
-        all_deps += [dg.TableColumnDep(event_key(name), dep) for dep in deps]
+        all_deps += [dg.TableColumnDep(event_key(name), source_column) for source_column in source_columns]
     return all_deps
 
 

@@ -138,6 +138,10 @@ def test_a_column_that_a_shape_adds_has_no_lineage():
     assert [*lineage(EXTENDED_PAIRS, "id", "k")] == ["id"]
 
 
+def test_a_table_that_a_function_shapes_has_no_lineage_because_the_function_may_compute_every_column():
+    assert lineage(FUNCTION_OF_PAIRS, "id", "value") == {}
+
+
 @pytest.mark.parametrize("is_ranked", [False, True])
 def test_a_prefixed_column_of_a_window_join_is_described(is_ranked: bool):
     pairs = WindowJoin(on="k", window=HOURLY, left_prefix="a_", right_prefix="b_")
@@ -174,9 +178,10 @@ class UserOperator(Deduplicate):
     ],
     ids=lambda value: type(value).__name__ if isinstance(value, Operator) else ",".join(value),
 )
-def test_a_column_that_an_operator_computes_has_no_description_of_an_input(operator: Operator, described: list[str]):
+def test_a_column_that_an_operator_computes_has_no_description_or_lineage_of_an_input(operator: Operator, described: list[str]):
     table = DerivedAsset(name="t", inputs=("l", "r")[: len(operator.inputs)], operator=operator)
     assert [*column_descriptions(engine_of(), table, ["k", "v"])] == described
+    assert [*lineage(table, "k", "v")] == described
     upstream = DerivedAsset(name="upstream", inputs=("l",), operator=Deduplicate(by="k"))
     over_table = replace(table, inputs=("upstream", "r")[: len(operator.inputs)])
     assert [*column_descriptions(engine_of(upstream), over_table, ["k", "v"])] == described
