@@ -7,7 +7,7 @@ import pyarrow as pa
 
 from assets.contracts import BoundedOutOfOrderness, SourceContract
 from platform_defs.engine import Engine
-from platform_defs.engine.ingest.replay import Replay
+from platform_defs.engine.ingest.replay import Replay, RowCounts
 from platform_defs.engine.inputs.schemas import log_schema
 from platform_defs.engine.lake.small_queries import in_memory
 
@@ -49,7 +49,7 @@ def plain_replay(engine: Engine, rows: Mapping[str, Sequence[Row]], watermarks: 
 class _PlainReplay(Replay):
     """A replay whose rows are tuples instead of frames."""
 
-    def _log(self, rows: Any, contract: SourceContract, head: int, batches: int, now: int) -> dict[int, tuple[int, int, int]]:
+    def _append_valid_rows(self, rows: Any, contract: SourceContract, head: int, batch_count: int, now: int) -> dict[int, RowCounts]:
         times: dict[int, list[int]] = {}
         for _, _, at, batch, _ in rows:
             times.setdefault(batch, []).append(at)
@@ -58,5 +58,5 @@ class _PlainReplay(Replay):
             for k, v, at, batch, number in rows
         ]
         columns = [pa.array(column, field.type) for column, field in zip(zip(*written, strict=True), _COLUMNS, strict=True)]
-        self._append(in_memory(self.spark, pa.table(columns, schema=_COLUMNS), log_schema(contract)), contract, head, batches)
-        return {batch: (len(of_batch), min(of_batch), max(of_batch)) for batch, of_batch in times.items()}
+        self._append(in_memory(self.spark, pa.table(columns, schema=_COLUMNS), log_schema(contract)), contract, head, batch_count)
+        return {batch: RowCounts(len(of_batch), min(of_batch), max(of_batch)) for batch, of_batch in times.items()}

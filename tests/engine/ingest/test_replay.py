@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from assets.contracts import RowRule
+from assets.contracts import Punctuated, RowRule
 from platform_defs.engine.ingest import replay as replay_module
 from platform_defs.engine.ingest.errors import IngestError
 from platform_defs.engine.inputs.stored_rows import read_log
@@ -61,4 +61,22 @@ def test_a_rule_that_raises_an_error_in_a_replay_is_violated(make_engine: MakeEn
     engine = make_engine([source("l", rules=[RowRule("number", "cast(k AS INT) > 0")])], [])
     with pytest.raises(IngestError, match="a row to replay into 'l' does not pass its contract: rule: number"):
         replay(engine, [{"l": [Event("secret", 1, 0)]}])
+    assert engine.ledger.head == 0
+
+
+def test_a_row_that_violates_a_failing_rule_is_not_replayed_and_one_that_rules_warn_of_is_counted(make_engine: MakeEngine) -> None:
+    rules = [RowRule("small", "v < 10", "fail"), RowRule("positive", "v > 0", "warn")]
+    engine = make_engine([source("l", rules=rules)], [])
+    with pytest.raises(IngestError, match="a row to replay into 'l' does not pass its contract: rule: small"):
+        replay(engine, [{"l": [Event("a", 1, 0), Event("b", 10, 1)]}])
+    assert engine.ledger.head == 0
+    replay(engine, [{"l": [Event("a", 1, 0), Event("b", -1, 1)]}])
+    [batch, *_] = engine.ledger.batches()
+    assert [(s.accepted, s.warned) for s in batch] == [(2, 1)]
+
+
+def test_a_marker_is_not_replayed(make_engine: MakeEngine) -> None:
+    engine = make_engine([source("l", watermark=Punctuated("ts", marker="k = 'marker'"))], [])
+    with pytest.raises(IngestError, match="does not pass its contract: it is a marker; set its watermark by `watermarks`"):
+        replay(engine, [{"l": [Event("a", 1, 0), Event("marker", 0, 1)]}])
     assert engine.ledger.head == 0
