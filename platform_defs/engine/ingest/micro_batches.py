@@ -1,4 +1,4 @@
-"""The micro-batches of a stream: each ingests files, or without files records idle sources."""
+"""Runs the micro-batches of a stream. At an interval without new input it writes a control batch for idle sources and the clock instead."""
 
 import logging
 import time
@@ -18,9 +18,10 @@ MOST_KEPT = 1_000
 BUSY_PATIENCE_S = 600.0
 """How long a micro-batch of a continuous stream waits for another process that writes the ledger."""
 LONGEST_MS = 60_000
-"""For how long a continuous stream ingests what one look has found before it looks again, at least, in ms of the wall clock."""
-_LONGEST_PER_LISTING = 9
-"""The same, as a multiple of the time that listing the files took: so listing takes at most a tenth of the time."""
+"""For at least this long, in ms of the wall clock, a continuous stream ingests what one look has found, if it found so much, and then looks
+again."""
+_MIN_INGEST_PER_LISTING = 9
+"""It ingests also for at least this many times as long as listing the files took, so listing takes at most a tenth of a backlog's time."""
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 1.0, 30.0
 _log = logging.getLogger(__name__)
 
@@ -31,11 +32,11 @@ class MicroBatches:
 
     Args:
         ingest: ingests files as one batch of the ledger; None if no file was new.
-        idle: records the sources that became idle; None if there is none.
+        idle: writes a control batch for sources that became idle, or for the clock; None if none was needed.
         on_batch: called after each batch is committed.
         on_quiet: called at an interval without a new batch.
         patience_s: how long to wait for another process that writes the ledger; 0 for no wait.
-        longest_ms: for how long to ingest what one look has found, at least, in ms; None to ingest all of it.
+        longest_ms: after how long, in ms, to look again before all that one look has found is ingested; None to ingest all of it.
         sleep: waits for some seconds.
     """
 
@@ -54,13 +55,13 @@ class MicroBatches:
         return self.batches[-1] if self.batches else None
 
     def take_long(self, *, listing_ms: int, batches_ms: int) -> bool:
-        """Whether to look for input again before the other files are ingested.
+        """Whether the micro-batches since a look have taken so long that the stream looks again before it ingests the remaining files.
 
         Args:
             listing_ms: how long listing the files took, in ms.
             batches_ms: how long the micro-batches have taken since, in ms.
         """
-        return self.longest_ms is not None and batches_ms > max(self.longest_ms, _LONGEST_PER_LISTING * listing_ms)
+        return self.longest_ms is not None and batches_ms > max(self.longest_ms, _MIN_INGEST_PER_LISTING * listing_ms)
 
     def files(self, files: Sequence[File]) -> None:
         """Ingest the files of a micro-batch.
@@ -71,7 +72,7 @@ class MicroBatches:
         self._report_batch(self._retry_while_busy(partial(self.ingest, files)))
 
     def quiet(self) -> None:
-        """Record idle sources. Errors are logged, and recording is tried again at the next interval.
+        """Write a control batch for idle sources and the clock, if needed. An error is logged, and the next interval tries again.
 
         Raises:
             LedgerError: the ledger is corrupted, so that a retry cannot succeed.
@@ -85,7 +86,7 @@ class MicroBatches:
             if (jvm_error := lost_jvm(error)) is not None:
                 raise jvm_error from error
             reason = str(error) if isinstance(error, LakeError) else type(error).__name__  # Spark's text may quote rows
-            _log.warning("idle sources are recorded at the next interval: %s", reason)
+            _log.warning("idle sources could not be recorded; the next interval tries again: %s", reason)
             return
         self.on_quiet() if batch is None else self._report_batch(batch)
 

@@ -13,13 +13,13 @@ from platform_defs.engine.ledger.store import LedgerStore
 class Batches(Sequence[Batch]):
     """All batches of a ledger, by batch number; the batch with `seq` n is at index n - 1.
 
-    A batch is read from the store on access, so access few. Work that grows with the ledger uses its columns (`Ledger.history`). The
-    batches that a summary has replaced cannot be read (`LedgerError`).
+    Each access reads the store. Code that needs many batches reads the ledger's columns instead (`Ledger.history`). The batches that a
+    summary has replaced cannot be read (`LedgerError`).
 
     Args:
         store: the ledger's store.
         head: the newest batch number.
-        summarized: the last batch of a summary: those up to it cannot be read.
+        summarized: the last batch that a summary has replaced; 0 for none. The batches up to it cannot be read.
     """
 
     def __init__(self, store: LedgerStore, head: int, summarized: int = 0) -> None:
