@@ -75,10 +75,11 @@ class RowRule:
     """A rule that each row of a source must satisfy.
 
     Args:
-        name: the rule's name, as quarantine, ledger and reports show it.
-        condition: SQL over the source's columns; a row violates the rule if it is false or raises an error (null does not violate it).
-        action: what happens to a row that violates the rule: `warn` counts and ingests it, `quarantine` quarantines it with the reason,
-            `fail` stops the ingest before anything of the micro-batch is committed.
+        name: the rule's name, which is in the reason of a quarantined row and in errors.
+        condition: SQL over the source's columns, `arrival`, `event_time` and `event_time_raw`. A row violates the rule if the condition is
+            false or raises an error; null is no violation.
+        action: what happens to a row that violates the rule: `warn` counts and ingests it, `quarantine` writes it to the quarantine with
+            the rule as the reason, `fail` stops the ingest before anything of the micro-batch is committed.
 
     Raises:
         OperatorError: a value is not legal; the text names the parameter and says what is legal.
@@ -101,25 +102,27 @@ class SourceContract:
     """The contract of a source: its columns, event time, watermark and key, and what happens to rows that violate it.
 
     Args:
-        name: the source's name: its folder in the landing zone, `events/<name>` and `quarantine/<name>` in the lake. Letters a to z,
-            digits and `_`, the first a letter; the lake's own names (`events`, `ledger` and the like) are refused.
+        name: the source's name: its folder in the landing folder, `events/<name>` and `quarantine/<name>` in the lake. At most 128
+            letters (a to z and A to Z), digits and `_`, the first a letter; the lake's own names (`events`, `ledger` and the like) are
+            refused.
         schema: the columns, a `StructType` or DDL text. A few forms of DDL, such as `a: int`, need a Spark session. Columns that are
             not nullable must have a value. At most 1,000 columns, named by letters, digits, `_`, `-`, `@`, `$` and `:`, not starting with
             `_`; no two may differ in case alone, and none may be `seq`, `arrival`, `event_time`
             or `event_time_raw` in any case.
-        event_time: the event time, a timestamp column or SQL over one row. A row is quarantined if it is null, a text or a number that is
-            no time, or raises an error. `ingested_at`, if no column has that name, is processing time: all rows of a batch have the time
-            at which the batch was ingested, so none is ever late.
+        event_time: the event time: a timestamp column, or SQL over the columns of one row and `arrival`. A row is quarantined if its event
+            time is null, or a text or a number that is no time, or if the SQL raises an error. `ingested_at`, if no column has that name,
+            is processing time: all rows of a batch have the time at which the batch was ingested, so no row is late unless a watermark
+            ahead of the clock is set.
         watermark: how the watermark is computed.
         unique_key: the columns that identify an event; a second row with the same key is a duplicate. Empty to ingest every row.
-        duplicate_horizon: how far apart in event time two rows of one key are still duplicates.
-        idle_timeout: a source without rows for this long in wall-clock time no longer holds back the watermark; None for never. Input that
-            waits to be read is not silence; input that cannot be read is.
+        duplicate_horizon: two rows with one key are duplicates if their event times differ by at most this.
+        idle_timeout: a source without rows for this long in wall-clock time no longer holds back the watermark; None for never. A source
+            whose input waits to be read is not idle. Input that cannot be read does not count.
         alignment: the group of sources whose watermarks are kept together, so that a source that is ahead waits; it needs an
             `idle_timeout`. None to ingest the source as fast as its input arrives.
         retention: how long the event log keeps a row after the source's watermark has passed it, at least; None for ever. Maintenance
             removes older rows by whole days (UTC), and keeps what a table may still read. A table that reads rows of any age is refused.
-        future_skew: rows whose event time is further ahead of the wall clock are quarantined; None to ingest them.
+        future_skew: rows whose event time is ahead of the wall clock by more than this are quarantined; None to ingest them.
         rules: row rules.
         options: options for Spark's `from_csv` / `from_json`. `header` is `"true"` by default: CSV columns are matched by the header's
             names. With `"false"`, the fields are the schema's columns, in its order. Columns are read as text and cast afterwards, in
@@ -177,7 +180,7 @@ class SourceContract:
         check_options(self.options, f"source {self.name!r}")
 
     def __hash__(self) -> int:
-        """A hash of the name: options and tags have none. Contracts with the same name and other values are not equal."""
+        """A hash of the name alone, because the mappings `options` and `tags` have none. Contracts with one name can still be unequal."""
         return hash(self.name)
 
     def _check_alignment(self) -> None:
@@ -194,21 +197,23 @@ class SourceContract:
             raise ContractError.bad_value("idle_timeout", self.idle_timeout, legal)
 
     def _check_expressions(self) -> None:
-        """Raise `ContractError` if an expression reads a column that the schema does not have, or several rows, or is certainly no time."""
+        """Raise `ContractError` if an expression reads an unknown column or several rows, or is a column whose type cannot be a time."""
         columns, owner = self.struct.fieldNames(), f"source {self.name!r}"
-        of_checked_row = (ARRIVAL, EVENT_TIME, EVENT_TIME_RAW)
-        of_row = [] if self.by_ingest_time else [("event_time", self.event_time, (ARRIVAL,))]
-        of_row += [("condition", rule.condition, of_checked_row) for rule in self.rules]
+        of_valid_row = (ARRIVAL, EVENT_TIME, EVENT_TIME_RAW)
+        row_expressions: list[tuple[str, str, Sequence[str]]] = [("condition", rule.condition, of_valid_row) for rule in self.rules]
+        if not self.by_ingest_time:
+            row_expressions.insert(0, ("event_time", self.event_time, (ARRIVAL,)))
         if isinstance(self.watermark, Punctuated):
-            before_check = (ARRIVAL, EVENT_TIME_RAW)
-            of_row += [("watermark", self.watermark.watermark, before_check), ("marker", self.watermark.marker or "true", before_check)]
-        for parameter, expression, engine_columns in of_row:
+            of_any_row = (ARRIVAL, EVENT_TIME_RAW)
+            row_expressions.append(("watermark", self.watermark.watermark, of_any_row))
+            row_expressions.append(("marker", self.watermark.marker or "true", of_any_row))
+        for parameter, expression, engine_columns in row_expressions:
             check_expression(parameter, expression, columns, owner, engine_columns)
             check_row_by_row(parameter, expression)
             if parameter in ("event_time", "watermark"):
                 check_time(parameter, expression, self.struct)
         if isinstance(self.watermark, BatchExpression):
-            check_expression("watermark", self.watermark.watermark, columns, owner, of_checked_row)
+            check_expression("watermark", self.watermark.watermark, columns, owner, of_valid_row)
 
     @cached_property
     def struct(self) -> StructType:

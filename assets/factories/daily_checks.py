@@ -10,18 +10,18 @@ _MAX_DAYS = 31
 
 
 def log_days(context: dg.AssetExecutionContext, result: dg.AssetCheckResult, days: Mapping[str, tuple[bool, dict[str, Any]]]) -> None:
-    """Log one evaluation for each day of the run, so that the UI shows which days failed.
+    """Log the results of a check by day, so that the UI shows which days failed.
 
     The UI shows the newest record of a check. If the run's last asset has no partitions, Dagster plans the check without partitions, and
-    the records of the days are newer than the record of the whole run. So failing days are logged last. If the check failed for the run,
-    but passed for each day, no day is logged, because a passed day would hide the failure.
+    the newest record is that of the day that is logged last. So failing days are logged last. If the check failed for the run, but passed
+    for each day, no day is logged, because a passed day would hide the failure.
 
-    A run over more than 31 days logs only the failing days, the newest 31 of them; the result of the run covers the others.
+    Of more than 31 days only the failing ones are logged, at most the newest 31; the result of the run covers the others.
 
     Args:
         context: the step.
         result: the check's result for the whole run.
-        days: by partition key, whether the check passed, and the metadata to show.
+        days: by partition key, whether the check passed, and the metadata to show. They may include days outside of the run.
     """
     assert result.check_name is not None, "the result needs `check_name`, because a step can have several checks"
     if not result.passed and all(passed for passed, _ in days.values()):

@@ -26,7 +26,7 @@ def event_logs(contracts: Sequence[SourceContract]) -> dg.AssetsDefinition:
         contracts: the sources.
 
     Returns:
-        A multi-asset whose step ingests the files that have landed; each micro-batch is one batch of the ledger.
+        A multi-asset. Its step ingests new files and records, reports each log, and then raises the error of input that could not be read.
     """
 
     @dg.multi_asset(name="event_logs", specs=[_spec(c) for c in contracts], can_subset=False, pool=SPARK)
@@ -38,7 +38,7 @@ def event_logs(contracts: Sequence[SourceContract]) -> dg.AssetsDefinition:
             batches, ingest_error = getattr(error, "batches", None), error
             if not batches:
                 raise
-        context.log.info(count(len(batches), "ledger batch"))
+        context.log.info(f"{count(len(batches), 'ledger batch')} committed")
         for contract in contracts:
             rows = [s for batch in batches for s in batch if s.source == contract.name]
             yield dg.MaterializeResult(asset_key=event_key(contract.name), metadata=batch_metadata(rows))
@@ -65,9 +65,9 @@ def _spec(contract: SourceContract) -> dg.AssetSpec:
 
 
 def _description(contract: SourceContract) -> str:
-    """What the event log contains, and how long."""
+    """What the event log contains, and how long it keeps it."""
     text = (
-        f"Every accepted row of the source `{contract.name}`, in the order in which they were ingested. It contains late rows too. "
+        f"All accepted rows of the source `{contract.name}`, late ones too, in the order in which they were ingested. "
         f"Rows that violate the contract are in `{contract.quarantine}`, each with its reason."
     )
     if contract.retention is None:
@@ -83,7 +83,10 @@ def _log_schema(contract: SourceContract) -> StructType:
 
 
 def batch_metadata(rows: Sequence[SourceBatchPort]) -> dict[str, Any]:
-    """The metadata of a source's event log for what some ledger batches record about the source; without a batch, it has no watermark."""
+    """The metadata of a source's event log: the counts of the source's rows in some ledger batches, and the watermark after the last one.
+
+    Without a batch there is no watermark.
+    """
     counts = {name: sum(getattr(s, name) for s in rows) for name in COUNTS}
     watermark = {"watermark": moment(rows[-1].watermark)} if rows else {}
     return counts | {"dagster/partition_row_count": counts["accepted"], "batches": len(rows)} | watermark
