@@ -75,7 +75,7 @@ class AccountPort(Protocol):
 
     @property
     def holds(self) -> bool:
-        """Whether every row is accounted for exactly once."""
+        """Whether every row is accounted for exactly once, and the results are right."""
         ...
 
     @property

@@ -7,7 +7,8 @@ from great_expectations.expectations.expectation import Expectation
 
 from assets.contract_checks import ENGINE_COLUMNS, ContractError
 from assets.expressions import check_columns_exist
-from assets.factories.closed_range_table import FINALIZED, IN_DAYS, LAW
+from assets.factories.closed_range_table import EVENT_TIMES_IN_PARTITIONS, FINALIZED
+from assets.factories.conservation_law import LAW
 from assets.factories.join_completeness import COMPLETENESS
 from assets.factories.upserted_table import PROMISE
 from assets.pipeline import FRESH, Pipeline, Suites
@@ -17,7 +18,7 @@ from expectations.leaderboards import AT_MOST_N, FOLDS, GAPS
 from operators.accounting import ReportsMatches
 
 _ONE_COLUMN, _COLUMNS = ("column", "column_A", "column_B", "side_column", "day_column"), "column_list"
-_OF_CLOSED_RANGES, _OF_UPSERTED = (LAW, IN_DAYS, FINALIZED, COMPLETENESS), (LAW, PROMISE, FOLDS, GAPS, AT_MOST_N)
+_OF_CLOSED_RANGES, _OF_UPSERTED = (LAW, EVENT_TIMES_IN_PARTITIONS, FINALIZED, COMPLETENESS), (LAW, PROMISE, FOLDS, GAPS, AT_MOST_N)
 """The names that are reserved for the checks that a table may have without a suite."""
 _MAY_BE_ABSENT = "expect_column_to_exist"
 

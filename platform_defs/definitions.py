@@ -6,7 +6,7 @@ from typing import Any
 import dagster as dg
 
 from assets.contracts import DerivedAsset
-from assets.factories.closed_range_table import event_time_asset
+from assets.factories.closed_range_table import closed_range_asset
 from assets.factories.event_log import event_logs
 from assets.factories.kafka_topic import topic_asset, topic_key
 from assets.factories.upserted_table import upserted_asset
@@ -45,7 +45,7 @@ def build(values: Settings, pipeline: Pipeline | None = None) -> dg.Definitions:
     names = [s.name for s in pipeline.sources]
     worker = ParallelWork()
     tables = [
-        event_time_asset(table, sources=names, days=days, completeness=pipeline.completeness_of(table.name), worker=worker)
+        closed_range_asset(table, sources=names, days=days, completeness=pipeline.completeness_of(table.name), worker=worker)
         if table.operator.reads.closes_ranges
         else upserted_asset(table, sources=names, worker=worker)
         for table in pipeline.tables

@@ -7,7 +7,8 @@ from typing import Any
 import dagster as dg
 
 from assets.contracts import DerivedAsset
-from assets.factories.closed_range_table import LAW, AdvanceConfig, law_check
+from assets.factories.advance_config import AdvanceConfig
+from assets.factories.conservation_law import LAW, law_check
 from assets.factories.keys import input_keys
 from assets.factories.lineage import column_metadata
 from assets.factories.metadata import code_metadata

@@ -12,7 +12,7 @@ from dagster._core.storage.asset_check_execution_record import (
 )
 from dagster._core.storage.tags import REPOSITORY_LABEL_TAG
 
-from assets.factories.closed_range_table import LAW
+from assets.factories.conservation_law import LAW
 from assets.pipeline import FRESH
 from platform_defs.engine import LawError
 from platform_defs.orchestration.requested_runs import ended_s

@@ -20,7 +20,8 @@ from pyspark.errors import PySparkException
 
 from assets.contracts import DerivedAsset
 from assets.days import day_end
-from assets.factories.closed_range_table import LAW, law_check, progress_metadata
+from assets.factories.closed_range_table import progress_metadata
+from assets.factories.conservation_law import LAW, law_check
 from assets.factories.event_log import batch_metadata
 from assets.factories.kafka_topic import published_metadata, topic_key
 from assets.factories.keys import event_key

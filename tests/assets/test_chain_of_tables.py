@@ -4,7 +4,7 @@ import dagster as dg
 import pytest
 
 from assets.contracts import DerivedAsset
-from assets.factories.closed_range_table import event_time_asset
+from assets.factories.closed_range_table import closed_range_asset
 from assets.factories.upserted_table import upserted_asset
 from operators import Aggregate, TopN, Tumbling, WindowedAggregate
 from platform_defs.engine import Engine
@@ -27,7 +27,7 @@ def _run(engine: Engine) -> dict[str, int]:
     """Materialize the chain for two days; returns the number of materializations of each table."""
     worker, days = ParallelWork(), dg.DailyPartitionsDefinition("2026-03-01", end_date="2026-03-03")
     assets = [
-        event_time_asset(table, sources=["l"], days=days, worker=worker)
+        closed_range_asset(table, sources=["l"], days=days, worker=worker)
         if table.operator.reads.closes_ranges
         else upserted_asset(table, sources=["l"], worker=worker)
         for table in CHAIN

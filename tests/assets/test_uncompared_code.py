@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import Column, DataFrame
 
 from assets.contracts import DerivedAsset, Shape
-from assets.factories.closed_range_table import event_time_asset
+from assets.factories.closed_range_table import closed_range_asset
 from assets.factories.upserted_table import upserted_asset
 from assets.uncompared_code import code_without_version
 from operators import (
@@ -114,6 +114,6 @@ class NoWork:
 def test_the_definition_in_dagster_names_the_code(version: str, metadata: dict[str, str]) -> None:
     table, worker = _table(COUNTS, shape=lambda rows: rows, version=version), NoWork()
     made: Any = {"sources": ["l"], "worker": worker}
-    for asset in (upserted_asset(table, **made), event_time_asset(table, days=dg.DailyPartitionsDefinition("2026-01-01"), **made)):
+    for asset in (upserted_asset(table, **made), closed_range_asset(table, days=dg.DailyPartitionsDefinition("2026-01-01"), **made)):
         [found] = asset.metadata_by_key.values()
         assert {key: value for key, value in found.items() if key == "code_without_version"} == metadata

@@ -8,7 +8,7 @@ import pytest
 from pyspark.sql import DataFrame
 
 from assets.contracts import DerivedAsset, RowRule
-from assets.factories.closed_range_table import LAW
+from assets.factories.conservation_law import LAW
 from assets.factories.upserted_table import PROMISE, promise_check, upserted_asset
 from operators import Aggregate, TopN
 from operators._support import top_n_execution

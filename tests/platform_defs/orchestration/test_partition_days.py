@@ -4,7 +4,7 @@ A run takes much longer than a test's assertions, so the cases of a test are tab
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, timedelta
 from typing import Any
 
@@ -13,7 +13,8 @@ import pytest
 
 from assets.completeness import Completeness
 from assets.contracts import DerivedAsset
-from assets.factories.closed_range_table import FINALIZED, IN_DAYS, LAW, event_time_asset
+from assets.factories.closed_range_table import EVENT_TIMES_IN_PARTITIONS, FINALIZED, closed_range_asset
+from assets.factories.conservation_law import LAW
 from assets.factories.join_completeness import COMPLETENESS
 from assets.factories.partitions import daily, partitioned_range, range_tags
 from platform_defs.engine.accounting.day_accounts import DayAccount
@@ -70,7 +71,7 @@ class Engines:
 
 def _tables(*assets: DerivedAsset, days: dg.DailyPartitionsDefinition = DAYS, **options: Any) -> list[dg.AssetsDefinition]:
     worker = ParallelWork()
-    return [event_time_asset(asset, sources=["l", "r"], days=days, worker=worker, **options) for asset in assets]
+    return [closed_range_asset(asset, sources=["l", "r"], days=days, worker=worker, **options) for asset in assets]
 
 
 def _evaluations(run: dg.ExecuteInProcessResult, table: str, check: str) -> list[dg.AssetCheckEvaluation]:
@@ -102,7 +103,7 @@ def test_a_check_reports_rows_outside_the_partitions_and_the_run_succeeds() -> N
     assert advanced == {name: [name] for name in engines | downstream}, "each runs once, also downstream"
     for name, (_, passed, description) in cases.items():
         for table in (name, f"of_{name}"):
-            [found] = _evaluations(run, table, IN_DAYS)
+            [found] = _evaluations(run, table, EVENT_TIMES_IN_PARTITIONS)
             assert (table, found.passed, found.description) == (table, passed, description)
             assert found.severity == dg.AssetCheckSeverity.WARN
 
@@ -213,6 +214,16 @@ def test_the_description_of_a_check_names_sides_and_days() -> None:
             _engine(rows=_accounts(MARCH, violated=MARCH[:1]), differences=differences),
             "the account does not add up: l on 2026-03-01; ledger and log differ: l, batch 1 (1 row in the ledger, 2 rows in the log), "
             "r, batch 3 (2,000 rows in the ledger, 0 rows in the log)",
+        ),
+        (
+            LAW,
+            _engine(rows=[replace(account, extra=1) for account in _accounts(MARCH[:1])]),
+            "results are missing or superfluous: l on 2026-03-01",
+        ),
+        (
+            LAW,
+            _engine(rows=[replace(account, missing=1) for account in _accounts(MARCH[:2], violated=MARCH[:1])]),
+            "the account does not add up: l on 2026-03-01; results are missing or superfluous: l on 2026-03-01, l on 2026-03-02",
         ),
         (COMPLETENESS, _engine(rows=_accounts(MARCH)), "no side has too few matched rows on any day"),
         (COMPLETENESS, _engine(rows=_accounts(MARCH, unmatched=MARCH[:1])), "too few rows are matched: l on 2026-03-01 (0.0% of 2)"),
