@@ -10,6 +10,7 @@ from collections.abc import Iterator, Sequence
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
+from operators.errors import TidemarkError
 from platform_defs.engine.formats.files import File, hadoop_file
 from platform_defs.engine.ingest.errors import IngestError
 from platform_defs.engine.lake.errors import spark_condition
@@ -64,7 +65,7 @@ class FileFinder(ABC):
         """Make the next look examine everything, as the first look of a process does."""
 
 
-class ListingError(Exception):
+class ListingError(TidemarkError):
     """A store could not list a folder. The text is the reason, in one line."""
 
 
