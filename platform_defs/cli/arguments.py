@@ -22,6 +22,11 @@ class ArgumentError(TidemarkError, ValueError):
         """`argument` has a value that is not legal."""
         return cls(f"`{argument}` is {value!r}; legal: {legal}")
 
+    @classmethod
+    def both_given(cls, option: str, other_option: str) -> "ArgumentError":
+        """Two options exclude each other."""
+        return cls(f"`{option}` and `{other_option}` are both given; legal: at most one of them")
+
 
 def interval(option: str, text: str | None) -> str | None:
     """An interval as text in milliseconds; None for None.

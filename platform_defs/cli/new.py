@@ -22,7 +22,7 @@ _SETTINGS = {"lake": "lake", "landing": "landing", "dagster_home": "dagster"}
 _ZONES = ("north", "south", "airport", "harbour", "centre")
 _README = """# A pipeline
 
-`{pipeline}` defines the sources{expected}. `landing/` has a day of
+`{pipeline}` defines the sources{also_defined}. `landing/` has a day of
 made-up rides and fares. Load the settings of this folder first, in each shell; `tidemark` is in {bin}:
 
     set -a; . ./.env; set +a
@@ -49,7 +49,7 @@ def new(
     """Create a small working pipeline of your own, with sample rows, settings and a test."""
     target = Path(canonical_folder("folder", folder, canonical_local))
     if in_yaml and in_sql:
-        raise ArgumentError.bad_value("--sql", "--yaml --sql", "one of --yaml and --sql")
+        raise ArgumentError.both_given("--yaml", "--sql")
     report = {"folder": str(target), "files": create(target, "pipeline.yaml" if in_yaml else "pipeline.sql" if in_sql else "pipeline.py")}
     render.show(as_json, report, _print_new)
 
@@ -62,23 +62,33 @@ def create(folder: Path, pipeline: str = "pipeline.py") -> list[str]:
         pipeline: the template of the pipeline: `pipeline.py`, `pipeline.yaml` or `pipeline.sql`.
 
     Raises:
-        ArgumentError: the folder contains something, cannot be written to, or has a name that no lake may have.
+        ArgumentError: the folder contains something, cannot be read or written to, or has a name that no lake may have.
     """
-    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise ArgumentError.bad_value("folder", str(folder), "a folder that is absent or empty; nothing was written")
+    _check_absent_or_empty(folder)
     values = {name: str(folder / value) for name, value in {"pipeline": pipeline, **_SETTINGS}.items()}
     try:
         Settings(**values)  # pyright: ignore[reportArgumentType]
     except ValidationError as error:
-        of_folder = [one for one in error.errors() if {*one["loc"]} & values.keys()]  # others are of the environment, and are not used
-        if of_folder:
-            legal = of_folder[0]["msg"].removeprefix("Value error, ").removeprefix("legal: ")
+        # the other errors are those of environment variables, which the new pipeline does not use
+        folder_errors = [fault for fault in error.errors() if {*fault["loc"]} & values.keys()]
+        if folder_errors:
+            legal = folder_errors[0]["msg"].removeprefix("Value error, ").removeprefix("legal: ")
             raise ArgumentError.bad_value("folder", str(folder), legal) from None
     try:
         _write(folder, pipeline, values)
     except OSError as error:
         raise ArgumentError.bad_value("folder", str(folder), f"a folder that can be written to ({error.strerror})") from error
     return sorted(str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file())
+
+
+def _check_absent_or_empty(folder: Path) -> None:
+    try:
+        contains_something = folder.exists() and (not folder.is_dir() or any(folder.iterdir()))
+    except OSError as error:
+        legal = f"a folder that can be read and written to ({error.strerror})"
+        raise ArgumentError.bad_value("folder", str(folder), legal) from error
+    if contains_something:
+        raise ArgumentError.bad_value("folder", str(folder), "a folder that is absent or empty; nothing was written")
 
 
 def _write(folder: Path, pipeline: str, values: Mapping[str, str]) -> None:
@@ -93,15 +103,14 @@ def _write(folder: Path, pipeline: str, values: Mapping[str, str]) -> None:
     (folder / "test_pipeline.py").write_text(test, encoding="utf-8")
     settings = "".join(f"TIDEMARK_{name.upper()}={shlex.quote(value)}\n" for name, value in values.items())
     (folder / ".env").write_text(settings, encoding="utf-8")
-    tables = "and the tables that are made of them"
-    expected = f" {tables}" if pipeline.endswith(".sql") else f", {tables[4:]}, and the expectations that their rows must meet"
-    names = {
+    in_sql, in_others = " and the tables that are made of them", ", the tables that are made of them, and the expectations of their rows"
+    placeholders = {
         "pipeline": pipeline,
-        "expected": expected,
+        "also_defined": in_sql if pipeline.endswith(".sql") else in_others,
         "bin": shlex.quote(str(PROJECT / ".venv/bin")),
         "project": shlex.quote(str(PROJECT)),
     }
-    (folder / "README.md").write_text(_README.format(**names), encoding="utf-8")
+    (folder / "README.md").write_text(_README.format(**placeholders), encoding="utf-8")
 
 
 def _sample() -> dict[str, list[str]]:

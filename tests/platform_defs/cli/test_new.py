@@ -91,6 +91,21 @@ def test_nothing_is_written_into_a_folder_that_contains_something(tmp_path, cont
     assert [p.name for p in tmp_path.rglob("*")] == ["taken", *(["mine"] if content != "a file" else [])]
 
 
+def test_a_folder_that_may_not_be_read_is_refused(tmp_path, monkeypatch):
+    def refuse(path: Path) -> None:
+        raise PermissionError(13, "Permission denied", str(path))
+
+    monkeypatch.setattr(Path, "iterdir", refuse)
+    result = CliRunner().invoke(cli.app, ["new", str(tmp_path)])
+    assert isinstance(result.exception, ArgumentError)
+    assert "legal: a folder that can be read and written to (Permission denied)" in str(result.exception)
+
+
+def test_a_pipeline_is_written_in_one_language(tmp_path):
+    result = CliRunner().invoke(cli.app, ["new", str(tmp_path / "rides"), "--yaml", "--sql"])
+    assert str(result.exception) == "`--yaml` and `--sql` are both given; legal: at most one of them"
+
+
 def test_an_illegal_variable_of_the_environment_is_no_fault_of_the_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("TIDEMARK_MAX_STEP", "abc")
     result = CliRunner().invoke(cli.app, ["new", str(tmp_path / "rides")])
