@@ -1,6 +1,5 @@
 """The HTTP endpoint from which Prometheus reads metrics."""
 
-import socket
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -35,11 +34,11 @@ def serving_metrics(registry: CollectorRegistry, host: str, port: int) -> Iterat
         The URL of the metrics.
 
     Raises:
-        EndpointError: the address does not belong to this machine, or another process uses the port.
+        EndpointError: the process cannot listen at this address and port.
     """
     try:
         server, thread = start_http_server(port, host, registry)
-    except (OSError, socket.gaierror, UnicodeError) as error:
+    except (OSError, OverflowError, UnicodeError) as error:  # a port above 65535 is an OverflowError
         raise EndpointError.of(host, port, error if isinstance(error, OSError) else OSError(str(error))) from error
     try:
         url_host = f"[{host}]" if ":" in host else host

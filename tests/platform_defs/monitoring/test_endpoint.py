@@ -71,6 +71,8 @@ def test_a_taken_port_and_a_wrong_address_are_refused_with_the_way_out() -> None
         _served(0, "not-a-host.invalid"),
     ):
         pass
+    with pytest.raises(EndpointError, match=r"cannot be served at 127\.0\.0\.1:65536: .* a free port"), _served(65_536):
+        pass
 
 
 def _served(port: int, host: str = "127.0.0.1"):
