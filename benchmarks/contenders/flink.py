@@ -20,6 +20,15 @@ WORKLOADS = {"payments": "interval_join", "bids": "hot_items", "top_bids": "topn
 """The Flink benchmark's names of our workloads. One with `_norn` (no row number) returns no ranks."""
 
 
+class FlinkOutputError(ValueError):
+    """The output of the Flink benchmark has no result."""
+
+    @classmethod
+    def without_result(cls) -> "FlinkOutputError":
+        """No line has the values."""
+        return cls("the Flink benchmark printed no line that starts with 'flink '")
+
+
 def is_set_up(folder: Path | None) -> bool:
     """Whether the Flink benchmark is compiled."""
     return folder is not None and (folder / "java" / "bclasses").is_dir()
@@ -34,7 +43,10 @@ def run(job: Job) -> dict[str, Any]:
 
 
 def environment(job: Job, java_home: str) -> dict[str, str]:
-    """The environment of the command. Heap state without checkpoints or a sink is Flink's best case; production uses RocksDB with both."""
+    """The environment of the command.
+
+    Heap state, without checkpoints and without a sink, is Flink's best case. In production RocksDB, checkpoints and a sink are used.
+    """
     state = job.options["state"]
     is_production = state == "rocksdb"
     return {
@@ -53,6 +65,13 @@ def environment(job: Job, java_home: str) -> dict[str, str]:
 
 
 def outcome(printed: str) -> dict[str, Any]:
-    """The values in the line that the Flink benchmark prints. Without a sink, its SQL workloads do not count results."""
-    fields = dict(re.findall(r"(\w+)=(\S+)", next(line for line in printed.splitlines() if line.startswith("flink "))))
+    """The values in the line that the Flink benchmark prints. Without a sink, its SQL workloads do not count results.
+
+    Raises:
+        FlinkOutputError: it printed no such line.
+    """
+    line = next((line for line in printed.splitlines() if line.startswith("flink ")), None)
+    if line is None:
+        raise FlinkOutputError.without_result()
+    fields = dict(re.findall(r"(\w+)=(\S+)", line))
     return {"seconds": float(fields["seconds"]), **({"found": int(fields["out"])} if fields["out"] != "?" else {})}

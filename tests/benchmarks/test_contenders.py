@@ -11,6 +11,8 @@ flink interval_join rows=10000000 seconds=73.41 rows_per_s=136221 exec_s=75.02 c
 def test_the_result_line_of_the_flink_job_is_parsed():
     assert flink.outcome(FLINK_OUTPUT) == {"seconds": 73.41, "found": 3_749_606}
     assert flink.outcome(FLINK_OUTPUT.replace("out=3749606", "out=?")) == {"seconds": 73.41}
+    with pytest.raises(flink.FlinkOutputError, match="printed no line that starts with 'flink '"):
+        flink.outcome("WARNING: the JVM may print a warning first\n")
 
 
 @pytest.mark.parametrize(("state", "expected"), [("hashmap", ("blackhole", "")), ("rocksdb", ("files", "-Dckpt=10s"))])
