@@ -167,12 +167,12 @@ class Child:
     def _publish(self, engine: Engine, action: Action) -> None:
         engine.views.publish("takings", f"{self.instructions.home}/{PUBLISHED}")
 
-    def _rebuild(self, engine: Engine, action: Action) -> None:
+    def _rebuild_days(self, engine: Engine, action: Action) -> None:
         for asset, lost in LOST.items():
             DeltaTable(engine.lake.path(asset)).delete(lost)
             engine.rebuild_days(asset, *DAYS)
 
-    def _remake(self, engine: Engine, action: Action) -> None:
+    def _rebuild_tables(self, engine: Engine, action: Action) -> None:
         for _ in engine.rebuild_tables(["visits"]):
             pass
 

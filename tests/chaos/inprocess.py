@@ -27,7 +27,7 @@ class InProcess(Child):
     """
 
     def act(self, engine: Engine, index: int) -> None:
-        many_files = 2 if self.actions[index].kind == "rebuild" else NEVER
+        many_files = 2 if self.actions[index].kind == "rebuild_days" else NEVER
         with patch.object(compaction, "MANY_TINY_FILES", many_files):
             super().act(engine, index)
 

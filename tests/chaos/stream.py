@@ -159,8 +159,8 @@ class Action:
     """One action of the script.
 
     Args:
-        kind: `ingest`, `release`, `advance`, `publish`, `watermark`, `idle`, `maintain`, `rebuild`, `remake`, `drain`, `verify`, or
-            `abandoned`: an `ingest` that is always killed before its ledger batch; its files are then deleted.
+        kind: `ingest`, `release`, `advance`, `publish`, `watermark`, `idle`, `maintain`, `rebuild_days`, `rebuild_tables`, `drain`,
+            `verify`, or `abandoned`: an `ingest` that is always killed before its ledger batch; its files are then deleted.
         part: the newest part that has landed.
         clock: the wall clock, in epoch ms.
     """
@@ -177,10 +177,10 @@ def script(day: ShopDay) -> list[Action]:
         steps += [("abandoned", part)] if part % 2 else []
         steps += [("ingest", part), ("advance", part)]
         steps += [("publish", part), ("watermark", part), ("maintain", part)] if part % 2 else []
-        steps += [("rebuild", part), ("idle", part)] if part == 2 else []
+        steps += [("rebuild_days", part), ("idle", part)] if part == 2 else []
     last = day.shop.parts - 1
     steps += [(kind, last + 1) for kind in ("ingest", "release", "ingest")]
-    steps += [(kind, last) for kind in ("abandoned", "drain", "advance", "publish", "rebuild", "remake", "maintain", "verify")]
+    steps += [(kind, last) for kind in ("abandoned", "drain", "advance", "publish", "rebuild_days", "rebuild_tables", "maintain", "verify")]
     times = _clocks(day.shop.start + AFTER, [kind for kind, _ in steps])
     return [Action(kind, part, clock) for (kind, part), clock in zip(steps, times, strict=True)]
 

@@ -49,14 +49,14 @@ _WEIGHTS: dict[str, float] = {
         "touch": 1,
         "skew": 1,
     },
-    **{"away": 1, "window": 0.5, "drop": 0.5, "rebuild": 1, "remake": 1, "move": 1, "lose": 0.3, "restore": 0.5},
+    **{"away": 1, "window": 0.5, "drop": 0.5, "rebuild_days": 1, "rebuild_tables": 1, "move": 1, "lose": 0.3, "restore": 0.5},
     **{"anew": 2.1, "cut": 2.1, "late": 3, "outage": 2.1, "audit": 2.1, "usurped": 2.1},
 }
 """How often each kind of action is chosen. `World` has a method for each action, `_Making` one for each story of several actions."""
 _MEANWHILE = ("land", "ingest", "ingest", "advance", "advance", "drain", "maintain", "tick", "kill", "account", "watermark")
-_PAUSABLE = ("account", "account", "rebuild", "remake", "advance", "advance", "ingest", "maintain", "drain")
+_PAUSABLE = ("account", "account", "rebuild_days", "rebuild_tables", "advance", "advance", "ingest", "maintain", "drain")
 _WITH_FAULTS = frozenset(
-    ("ingest", "advance", "drain", "idle", "watermark", "maintain", "examine", "account", "rebuild", "remake", "daemon")
+    ("ingest", "advance", "drain", "idle", "watermark", "maintain", "examine", "account", "rebuild_days", "rebuild_tables", "daemon")
 )
 
 
@@ -172,7 +172,7 @@ class _Making:
         pauses = tuple(Fault("pause", "any", nth) for nth in sorted(random.sample(range(3, 24), 2)))
         yield self._action("land", who, ())
         yield self._action("account", who, pauses)
-        for kind in random.choice((("ingest",), ("ingest", "advance"), ("advance",), ("ingest", "drain", "advance"), ("remake",))):
+        for kind in random.choice((("ingest",), ("ingest", "advance"), ("advance",), ("ingest", "drain", "advance"), ("rebuild_tables",))):
             yield self._action(kind, 1 - who, ())
         yield Action("resume", who)
         yield self._action("ingest", 1 - who, ())
@@ -187,7 +187,7 @@ class _Making:
         if self.random.random() < 0.5:
             yield from (Action("advance", who, (name, None)) for name in self.setup.assets)
         for _ in range(self.random.randint(0, 2)):
-            yield self._action(self.random.choice(("ingest", "advance", "maintain", "drain", "account", "rebuild")), who, ())
+            yield self._action(self.random.choice(("ingest", "advance", "maintain", "drain", "account", "rebuild_days")), who, ())
         yield Action("restore", who)
 
     def _action(self, kind: str, who: int, faults: tuple[Fault, ...]) -> Action:
@@ -256,10 +256,10 @@ class _Making:
     def _drop(self) -> tuple[str]:
         return (self.random.choice(self.setup.assets),)
 
-    def _remake(self) -> tuple[str]:
+    def _rebuild_tables(self) -> tuple[str]:
         return (self.random.choice(self.setup.assets),)
 
-    def _rebuild(self) -> tuple[Any, ...]:
+    def _rebuild_days(self) -> tuple[Any, ...]:
         last = day_of(self.now)
         return self.random.choice(self.setup.assets), last - timedelta(days=self.random.choice((0, 1, 2, 30_000))), last
 

@@ -66,7 +66,7 @@ class Simulation:
         if action.kind == "land":
             source, name, events = action.args
             self.expected.contents[source, name] = events
-        self.reconfigured |= action.kind in ("window", "drop", "remake")
+        self.reconfigured |= action.kind in ("window", "drop", "rebuild_tables")
         self.damaged |= action.kind == "lose"
         world.act(action)
         self._check(action)

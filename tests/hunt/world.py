@@ -270,11 +270,11 @@ class World:
         asset, until = action.args
         self.run(action.who, lambda engine: asset in engine.assets and engine.advance(asset, until), action.faults)
 
-    def _rebuild(self, action: Action) -> None:
+    def _rebuild_days(self, action: Action) -> None:
         asset, first, last = action.args
         self.run(action.who, lambda engine: asset in engine.assets and engine.rebuild_days(asset, first, last), action.faults)
 
-    def _remake(self, action: Action) -> None:
+    def _rebuild_tables(self, action: Action) -> None:
         asset = action.args[0]
         self.run(action.who, lambda engine: asset in engine.assets and list(engine.rebuild_tables([asset], downstream=True)), action.faults)
 
