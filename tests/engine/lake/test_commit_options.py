@@ -29,6 +29,8 @@ OTHERS = {"commits.create", "obstore.delete", "self.compact", "self.lake.vacuum"
 
 def commits_without_options(source: str) -> list[str]:
     """The functions that commit in a module's source without `**options` or `**commit_options(...)`; and imports of the options' types."""
+    if not any(name in source for name in {"deltalake", *OPTION_TYPES, *(COMMITTING - COMMON)}):
+        return []
     tree = ast.parse(source)
     imported = {alias.name for node in ast.walk(tree) if isinstance(node, ast.ImportFrom) and _is_deltalake(node) for alias in node.names}
     names = COMMITTING if imported & {"DeltaTable", "write_deltalake"} else COMMITTING - COMMON
