@@ -92,12 +92,12 @@ class Engine:
 
     @property
     def spark(self) -> SparkSession:
-        """The session."""
+        """The Spark session; the first access connects it."""
         return self._session()
 
     @cached_property
     def _session(self) -> Callable[[], SparkSession]:
-        """Returns the session, which is connected when it is first needed."""
+        """Returns the session; the first call connects it."""
         return cache(self.connect)
 
     @cached_property
@@ -131,7 +131,7 @@ class Engine:
 
     @property
     def ledger_retention(self) -> LedgerRetention:
-        """Replaces old batches of the ledger; what it plans is found without a session."""
+        """Replaces old batches of the ledger by a summary; its plan needs no session."""
         return LedgerRetention(self._workspace_without_session, self.lake_retention.ledger)
 
     @property
@@ -169,14 +169,14 @@ class Engine:
         """Ingest new files and new records of topics, and record the sources that have become idle.
 
         Args:
-            every: run continuously, and look for files at this interval, such as `'30 seconds'`; None to return when all are ingested.
-            on_batch: called after each batch of files is committed; with `every`, also after a batch that records idle sources.
+            every: run continuously, and look for new input at this interval, such as `'30 seconds'`; None to return when all is ingested.
+            on_batch: called after each batch of rows is committed; with `every`, also after a control batch for idle sources and the clock.
             on_quiet: with `every`, called after each interval in which no batch was committed.
             on_start: called once, before the first batch, when this process holds the lock of the folders.
 
         Raises:
             LedgerError: the ledger lacks a batch that an asset has handled.
-            UnreadError: some files could not be read, and `every` is None; all others were ingested.
+            UnreadError: some input could not be read, and `every` is None; all other input was ingested.
         """
         quiet = first_time(self.failures.forget_ingest, on_quiet)  # a stream without new input is not failing
         with self.failures.recorded_of_ingest(), self._naming_lost_files():
@@ -231,7 +231,7 @@ class Engine:
         return list(self.steps(asset, until))
 
     def rebuild_days(self, asset: str, first: date | None = None, last: date | None = None) -> Rebuilt:
-        """Recompute finalized results of days (default: all; upserted tables: all rows), and write what differs: `backfill --rebuild`."""
+        """Recompute results of days (default: all; of an upserted table all rows), and write what differs: `backfill --rebuild`."""
         with naming_step_errors(asset), self._naming_lost_files():
             rebuilt = rebuild_days(self._advance(asset), first or date.min, last or date.max)
         if rebuilt.missing or rebuilt.extra:

@@ -1,7 +1,7 @@
-"""Fault points: named points around the engine's writes, at which a test can kill it. In production they do nothing.
+"""Fault points: named points before and after the engine's writes, at which a test can kill the process. In production they do nothing.
 
-`POINTS` lists all of them. `make chaos` writes them into the table in `docs/explanation/reliability.md`, and reports each point that its
-script passes, but at which it killed no process.
+`POINTS` lists all of them. `make chaos` writes them into the table in `docs/explanation/reliability.md`. It reports each point that its
+script passes but at which it has killed no process.
 """
 
 from collections.abc import Callable

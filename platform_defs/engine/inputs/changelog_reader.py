@@ -58,7 +58,7 @@ def newest_changes(workspace: Workspace, table: DerivedAsset, after: int, upto: 
 def steps_of(workspace: Workspace, asset: DerivedAsset, after: int, upto: int) -> DataFrame:
     """The changelog of an asset's steps `after < step <= upto`.
 
-    Retention replaces the oldest steps by their result. Read from the first step on, the changelog still leads to the same rows.
+    Retention replaces the oldest steps by their result. A changelog that is read from its first step on still leads to the same rows.
 
     Raises:
         ProgressError: retention has replaced the step after `after`.

@@ -47,6 +47,6 @@ def _overlapping_folders(folders: Mapping[str, str]) -> Iterator[tuple[str, str]
 
 
 def _resolve(path: str) -> str:
-    """A folder's path with a slash at its end. In a local path, symbolic links are resolved; a URI is not changed."""
+    """A folder's path, for comparisons: with one slash at its end, and without double slashes. A local path has no symbolic links."""
     local = path.removeprefix("file://") if path.startswith("file:///") else path
     return f"{str(Path(local).resolve()) if is_local(local) else local.rstrip('/')}/".replace("//", "/")

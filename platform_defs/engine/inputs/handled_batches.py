@@ -1,4 +1,4 @@
-"""The newest ledger batch that each derived table has handled: a ledger without this batch has lost it."""
+"""The newest ledger batch that each derived table has handled. If the ledger does not have this batch, it has lost it."""
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
@@ -30,7 +30,7 @@ def newest_handled(lake: Lake, assets: Mapping[str, DerivedAsset]) -> Iterator[t
 
 
 def require_handled_batches(lake: Lake, ledger: Ledger, assets: Mapping[str, DerivedAsset]) -> None:
-    """Raise `LedgerError` if the ledger has lost a batch that a table has handled: the next batch would get the number of the lost one."""
+    """Raise `LedgerError` if the ledger lacks a batch that a table has handled: otherwise the next batch would get the same number."""
     handled = [*newest_handled(lake, assets)]
     known = LedgerSnapshot.of(ledger)  # after the tables were read: it has their batches
     for table, seq in handled:
@@ -45,9 +45,9 @@ def tables_outside(lake: Lake, assets: Mapping[str, DerivedAsset]) -> list[str]:
 
 
 def _tables_not_configured(lake: Lake, configured: Collection[str]) -> list[str]:
-    """The tables in the lake that no configured asset makes; for an upserted table its changelog, which has the progress.
+    """The tables in the lake that are not among `configured`. In place of an upserted table, its changelog, which has the progress.
 
-    Some may be tables of other programs; their commits have no step number of Tidemark.
+    Some may be tables of other programs, whose commits have no step number of Tidemark.
     """
     changelogs = lake.folders(CHANGELOGS)
     tables = [name for name in lake.folders() if name not in changelogs and name_fault(name) is None]

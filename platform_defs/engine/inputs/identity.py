@@ -1,14 +1,15 @@
 """The identity of a table: its operator's public name, parameters, inputs, and a version for code that is not compared.
 
 Equal values have equal identities, however they are written: `"24 hours"` and 86_400_000, `"price DESC"` and `"price desc nulls last"`, or
-a default that is given or left out. SQL expressions are compared as they are written. Moving a module does not change an identity. The text
-in a commit is only compared as data; it is never evaluated.
+a default that is given or left out. Other SQL expressions are compared as they are written. Moving a module does not change an identity.
+The text in a commit is only compared as data; it is never evaluated.
 
-Of a set, a date, a time, a Decimal, a member of an Enum, a ZoneInfo, a UUID, a path or a compiled pattern, an earlier version recorded only
-the type, and left it out if the default has that type. Such a text is compared with what that version would record. The present format
-always has these values, also defaults, so a text in the present format never equals one that an earlier version recorded for such a value.
+For a set, a date, a time, a Decimal, a member of an Enum, a ZoneInfo, a UUID, a path or a compiled pattern, an earlier version of Tidemark
+recorded only the type, and nothing if the parameter's default has the same type. A text of that version is compared with what that version
+would record for the present asset. The present format always records these values, even if they are defaults. So if an asset has such a
+value, a text in the present format never equals one of the earlier version.
 
-Of an object that is neither one of these nor a dataclass, still only the type is recorded.
+For an object that is neither one of these nor a dataclass, only the type is recorded, as before.
 """
 
 import dataclasses
@@ -30,7 +31,7 @@ from operators.timing import Duration, duration_ms
 
 _OPERATOR, _PARAMETERS, _TYPE, _VALUE, _MAPPING = "operator", "parameters", "type", "value", "mapping"
 _IDENTITY = "_identity"
-"""The attribute with which an asset keeps its identity. It is no field, so that equality and copies with changes do not see it."""
+"""The attribute in which an asset keeps its identity. It is not a field, so equality ignores it, and a changed copy does not have it."""
 _DURATIONS = (Duration, Duration | None)
 _NAMES = (str | Sequence[str], str | Sequence[str] | None, str | tuple[str, ...])
 
@@ -40,8 +41,8 @@ class _Format:
     """A format of identities.
 
     Args:
-        kinds: in the first format, the classes by name: a dictionary with a `type` is an object of that class.
-        has_values: whether the values are recorded of which the first formats recorded only the type, such as sets and dates.
+        kinds: for the first format, classes by name: a dictionary with a `type` is an object of that class. None for other formats.
+        has_values: whether the values of sets, dates and so on are recorded (see the module); if not, only their types are.
     """
 
     kinds: Mapping[str, type] | None = None
@@ -52,7 +53,7 @@ _PRESENT, _TYPES_ONLY = _Format(), _Format(has_values=False)
 
 
 def identity_of(asset: DerivedAsset) -> str:
-    """An asset's identity as text. It is computed once for an asset, which does not change."""
+    """An asset's identity as text. It is computed once for each asset object, because assets do not change."""
     attributes = vars(asset)
     if _IDENTITY not in attributes:
         attributes[_IDENTITY] = _computed_identity(asset, _PRESENT)
@@ -69,7 +70,7 @@ def _computed_identity(asset: DerivedAsset, style: _Format) -> str:
 
 
 def _shape(asset: DerivedAsset, style: _Format) -> Any:
-    """The parameters of a shape; of a function only whether there is one."""
+    """The parameters of an asset's `Shape`. If the shape is a function or None, only whether there is one."""
     return _parameters(Shape, _field_values(asset.shape), style) if isinstance(asset.shape, Shape) else bool(asset.shape)
 
 
@@ -107,7 +108,7 @@ def _differing_values(path: str, before: Any, after: Any) -> Iterator[tuple[str,
 def _read_stored(stored: str, asset: DerivedAsset) -> dict[str, Any]:
     """A stored identity, with the present names of parameters and the canonical notation of their values.
 
-    One in the first format (with modules and explicit defaults) is converted to the present format.
+    An identity in the first format (with modules and explicit defaults) is converted to the present format.
     """
     identity: dict[str, Any] = json.loads(stored)
     kinds = {kind.__qualname__: kind for kind in _kinds(asset.operator)}
@@ -139,7 +140,7 @@ def _kinds(value: Any) -> Iterator[type]:
 
 
 def _canonical_form(value: Any, style: _Format) -> Any:
-    """A value in canonical form; of a function, or an object of a class that is not known here and is no dataclass, only its type."""
+    """A value in canonical form. For a function, or an object that is no dataclass and of a class not named here, only its type."""
     if style.kinds is not None and isinstance(value, dict) and _TYPE in value:
         return _form_of_object(value, style, style.kinds)
     if isinstance(value, Mapping):
@@ -170,7 +171,7 @@ def _recorded_value(value: "Set[Any] | Enum | date | time | Decimal | ZoneInfo |
     if isinstance(value, Enum):
         return kind | {_VALUE: value.name}
     if isinstance(value, ZoneInfo):
-        return kind | {_VALUE: value.key}  # None for a zone without a name, whose text has an address in memory
+        return kind | {_VALUE: value.key}  # None for a zone without a name; its `str` contains a memory address
     if isinstance(value, re.Pattern):
         return kind | {_VALUE: _canonical_form(value.pattern, style), "flags": value.flags}
     return kind | {_VALUE: value.isoformat() if isinstance(value, date | time) else str(value)}
@@ -185,7 +186,10 @@ def _fields(value: Any) -> Sequence["dataclasses.Field[Any]"]:
 
 
 def _parameters(kind: type | None, values: Mapping[str, Any], style: _Format) -> dict[str, Any]:
-    """The parameters that affect results and differ from the class's defaults, or whose values an earlier version did not record."""
+    """The parameters that affect results, without those that equal the class's default.
+
+    A default is included if it is one of the values that an earlier version did not record.
+    """
     fields = {f.name: f for f in _fields(kind)}
     parameters: dict[str, Any] = {}
     for name, value in _with_present_names(kind, values).items():
@@ -216,7 +220,7 @@ def _form_of(field: "dataclasses.Field[Any]", value: Any, style: _Format) -> Any
 
 
 def _convert_to_type(field: "dataclasses.Field[Any]", form: Any) -> Any:
-    """A parameter's value in the canonical form of its type: a duration in ms, a single name as a list, an order without defaults."""
+    """A parameter's value in the canonical form of its type: a duration in ms, a single name as a list, an order in canonical notation."""
     if field.type in _DURATIONS and isinstance(form, str):
         try:
             return duration_ms(form, field.name)

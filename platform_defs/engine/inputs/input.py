@@ -23,7 +23,7 @@ class Input(ABC):
     @property
     @abstractmethod
     def sources(self) -> frozenset[str]:
-        """The sources from which it is computed, directly or through other tables; for a source, the source itself."""
+        """The sources from which the input is computed, directly or through other tables; for a source, the source itself."""
 
     @property
     def table(self) -> DerivedAsset | None:
@@ -32,19 +32,19 @@ class Input(ABC):
 
     @property
     def is_source(self) -> bool:
-        """Whether it is a source: its rows belong to batches of the ledger, and can be late."""
+        """Whether the input is a source: its rows belong to batches of the ledger, and can be late."""
         return self.table is None
 
     @abstractmethod
     def identity(self, lake: Lake) -> str | None:
-        """A text that changes when the table or the event log is rebuilt or created again; None if it does not exist yet."""
+        """A text that changes when the table or event log of the input is rebuilt or created again; None if it does not exist yet."""
 
     def is_readable(self, lake: Lake) -> bool:
         """Whether rows can be read: always for a source; for a table, once its first step has created it."""
         return True
 
     def last_step(self, lake: Lake) -> int | None:
-        """The number of the newest step; None for a source, which has no steps."""
+        """The number of the newest step, 0 before the first; None for a source, which has no steps."""
         return None
 
     def step_id(self, lake: Lake, step: int) -> str | None:
@@ -53,12 +53,12 @@ class Input(ABC):
 
     @abstractmethod
     def timeline(self, history: History, earlier: Timeline, operator_timeline: Callable[[DerivedAsset], Timeline]) -> Timeline:
-        """The watermark that its readers see, over the ledger.
+        """The watermark that readers of the input see, after each batch of the ledger.
 
         Args:
-            history: the ledger.
+            history: the ledger's batches.
             earlier: the timeline up to an earlier batch; only later batches are computed.
-            operator_timeline: returns a table's own watermark over the ledger.
+            operator_timeline: returns a table's own watermark after each batch.
         """
 
 
@@ -127,7 +127,7 @@ class TableInput(Input):
         return lake.exists(self.asset.name)
 
     def last_step(self, lake: Lake) -> int:
-        """The number of the table's newest step."""
+        """The number of the table's newest step; 0 before the first."""
         return stored_progress(lake, self.asset).step
 
     def step_id(self, lake: Lake, step: int) -> str | None:

@@ -15,14 +15,14 @@ from platform_defs.engine.lake.tables import Lake
 
 DECISION_SCHEMA = StructType().add("which", "integer").add(SEQ, "long").add(ARRIVAL, "long")
 DECISION_SCHEMA = DECISION_SCHEMA.add("session", StructType().add("start", "long").add("end", "long"))
-"""The columns of `verdicts/<asset>`: the index of the input, the row in it, and the session that the row joins."""
+"""The columns of `verdicts/<asset>`: the index of the input, the row in it, and the session that the row joins; null for a late row."""
 DECIDED = "judged"
 """The metadata key of the commits of `verdicts/<asset>`: the last decided batch, and the asset's generation if it is not 0."""
 _DECIDED = temporary("decided")
 
 
 def rows_with_decisions(rows: DataFrame, decisions: DataFrame, index: int) -> DataFrame:
-    """Rows of input `index` with the `SESSION` that is recorded for them, and with `LATE`."""
+    """Rows of input `index` with `SESSION`, the recorded session, and `LATE`. A row without a decision has no session, and is not late."""
     session, is_decided = F.col("session").alias(SESSION), F.lit(True).alias(_DECIDED)
     recorded = decisions.where(F.col("which") == index).select(SEQ, ARRIVAL, session, is_decided)
     late = F.coalesce(F.col(_DECIDED), F.lit(False)) & F.col(SESSION).isNull()
@@ -30,12 +30,12 @@ def rows_with_decisions(rows: DataFrame, decisions: DataFrame, index: int) -> Da
 
 
 def seq_of(decided: Any) -> int:
-    """The last batch whose lateness decisions are recorded, from the metadata of a commit; 0 for none."""
+    """The last batch whose lateness decisions are recorded, from the value under `DECIDED`; 0 if there is none."""
     return 0 if decided is None else decided["seq"] if isinstance(decided, dict) else decided
 
 
 def generation_of(decided: Any) -> int:
-    """The generation of the asset's table to which recorded decisions belong, from the metadata of a commit."""
+    """The generation of the asset's table to which recorded decisions belong, from the value under `DECIDED`."""
     return decided["generation"] if isinstance(decided, dict) else 0
 
 

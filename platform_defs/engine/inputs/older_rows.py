@@ -1,4 +1,4 @@
-"""Reads rows of a source since a time, and the older rows of new batches without the rest of the log."""
+"""Reads the rows of a source in a span of time, and the older rows of new batches without other old rows of the log."""
 
 from collections.abc import Callable
 
@@ -9,10 +9,10 @@ from platform_defs.engine.ledger.history import SourceHistory
 
 
 def with_older_rows(read: Callable[[Span, int], DataFrame], span: Span, history: SourceHistory, after: int, head: int) -> DataFrame:
-    """The rows in a span of event times, and the rows before it of the batches `after < seq <= head`, which may be of any age.
+    """The rows in a span of event times up to batch `head`, and all earlier rows of the new batches `after < seq <= head`.
 
     Args:
-        read: reads the rows in a span, of the batches after one, up to `head`.
+        read: returns the rows in a span that are in batches after a given one and up to `head`.
         span: the span.
         history: the source's batches.
         after: the batch before the new ones.

@@ -54,7 +54,7 @@ class ClassifiedRows:
 
 
 def as_input(results: DataFrame) -> DataFrame:
-    """Final results as their readers see them: `result_time` is the `event_time`, and `final_at` is left out."""
+    """Final results as their readers see them: with `result_time` renamed to `event_time`, and without `final_at`."""
     names = [c for c in results.columns if c.lower() not in (EVENT_TIME, FINAL_AT)]
     return results.select(*[F.col(quoted_name(c)).alias(EVENT_TIME) if c == RESULT_TIME else F.col(quoted_name(c)) for c in names])
 
@@ -68,6 +68,9 @@ def classify(asset: DerivedAsset, index: int, rows: DataFrame, late: Column | No
         rows: its rows, with `LATE` if the condition is this column.
         late: the condition of late rows; None if no row is late.
         columns: the input's own columns; the others are the engine's, and stay.
+
+    Raises:
+        OperatorError: Spark refuses the preparation, or it is not deterministic, or does not give one row for each row.
     """
     if asset.preparation(index) is None:
         return ClassifiedRows(rows, late)
@@ -83,6 +86,9 @@ def prepare_table_rows(asset: DerivedAsset, index: int, rows: DataFrame, columns
         index: the input's index.
         rows: its rows.
         columns: the input's own columns; the others are the engine's, and stay.
+
+    Raises:
+        OperatorError: as for `classify`.
     """
     if asset.preparation(index) is None:
         return rows

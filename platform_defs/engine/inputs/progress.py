@@ -28,17 +28,18 @@ class Progress:
 
     Args:
         step: the number of its newest step; 0 before the first.
-        seq: the ledger batch up to which rows were handled.
-        closed_to: the watermark up to which results are closed, in epoch ms; None before the first.
-        operator: the identity of the asset when it made the table; see `identity.identity_of`.
+        seq: the ledger batch up to which rows were handled; 0 before the first step.
+        closed_to: the watermark up to which results are closed, in epoch ms; None if none are, or for an asset that closes no ranges.
+        operator: the identity of the asset when it made the table, see `identity.identity_of`; None before the first step.
         read: for each derived input, the last step whose rows and corrections were read.
         corrected: the ranges of closed results that this asset's steps corrected; beyond `MAX_RANGES`, neighbouring ranges are combined.
         generation: how often the table was emptied and rebuilt in place.
         inputs: for each input, the identity of the table from which the rows were computed; see `same_inputs.input_identities`.
         steps_read: for each derived input, the `id` of its step in `read`.
-        complete_from: the first ms for which the table is complete, as results' `final_at`, or event times of an upserted table, if it was
+        complete_from: the first ms (of `final_at`; for an upserted table, of event time) from which on the table is complete, if it was
             made after retention had removed older rows of an input; None if it is complete from the beginning on.
-        id: identifies the step. A step with the same number, computed from other rows after the table lost commits, has another `id`.
+        id: identifies the step. If the table loses commits, and a step with the same number is computed again, it has another `id`. None
+            before the first step.
     """
 
     step: int = 0
@@ -60,7 +61,7 @@ class Progress:
             before: the progress that the step started from.
         """
         fields = vars(self) | {"id": before.id}
-        if self.complete_from is None:  # as earlier versions wrote it, and can read it
+        if self.complete_from is None:  # earlier versions do not know this field, and cannot read a progress with it
             del fields["complete_from"]
         identity = hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()[:16]
         return {PROGRESS: fields | {"id": identity}}
@@ -97,7 +98,7 @@ def progress(lake: Lake, asset: DerivedAsset) -> Progress:
 
 
 def is_emptied(now: Progress) -> bool:
-    """Whether a table was emptied in place and has no step since, so that the next step may change its columns."""
+    """Whether a table was emptied in place and has no step since then, so that the next step may change its columns."""
     return now.generation > 0 and not now.seq and now.closed_to is None
 
 
@@ -115,10 +116,12 @@ def require_same_columns(lake: Lake, asset: DerivedAsset, rows: DataFrame) -> No
 def commit_step(
     lake: Lake, asset: DerivedAsset, rows: DataFrame, after: Progress, pruned_by: Sequence[str], *, change_feed: bool = False
 ) -> int:
-    """Commit a step's rows with its progress if no other step was committed since it began; returns the number of rows.
+    """Commit a step's rows with its progress; returns the number of rows.
+
+    The commit succeeds only if no other step was committed since the step began, because `lake` is the step's snapshot.
 
     Raises:
-        LakeError: another writer has committed a step since.
+        LakeError: another writer has committed a step since then.
     """
     before = stored_progress(lake, asset)
     table, metadata = results_table(asset), after.metadata(before)
@@ -213,7 +216,12 @@ def table_identity(lake: Lake, asset: DerivedAsset) -> str | None:
 
 
 def readers_of(assets: Mapping[str, DerivedAsset], names: Iterable[str]) -> list[str]:
-    """The assets that read one of the named assets, directly or indirectly; each comes after those that it reads."""
+    """The other assets that read one of the named assets, directly or indirectly. They are in the order of `assets`.
+
+    Args:
+        assets: all assets, by name, each after those that it reads.
+        names: the named assets.
+    """
     readers: list[str] = []
     for name, asset in assets.items():
         if name not in names and any(input_name in readers or input_name in names for input_name in asset.inputs):

@@ -36,7 +36,7 @@ class ProgressError(TidemarkError, RuntimeError):
 
     @classmethod
     def renamed_source(cls, asset: str, former: Sequence[str], empty: Sequence[str]) -> "ProgressError":
-        """A table is to be rebuilt from sources of which no row was ingested, in place of those from which it was computed."""
+        """A table was computed from sources that its asset no longer reads, and no row of its present sources was ingested."""
         return cls(
             f"{asset} was computed from {', '.join(former)}, and would be empty now: no row of {', '.join(empty)} was ingested. Nothing "
             f"was changed. If a source was renamed, give it its former name, since its rows are stored under that name; or ingest files of "
@@ -70,13 +70,13 @@ class ProgressError(TidemarkError, RuntimeError):
 
     @classmethod
     def lost_state(cls, asset: str, table: str, step: int) -> "ProgressError":
-        """The state of a table from which another one was computed can no longer be read."""
+        """The state of an upstream table from which `asset` was computed can no longer be read."""
         problem = f"{asset} was computed from {table} as of its step {step}, and a file of that state was deleted by maintenance"
         return cls(f"{problem}. Advance {asset}, which reads the present {table}")
 
     @classmethod
     def lost_rows(cls, asset: str, source: str) -> "ProgressError":
-        """Retention removed rows that a table had not handled: the table was not in the pipeline then, or has lost steps since."""
+        """Retention removed rows that a table had not handled: the table was not in the pipeline then, or has lost steps since then."""
         return cls(
             f"{asset} has not handled rows of {source} that retention has removed: {asset} was not in the pipeline then, or was replaced "
             "by an older copy since. "

@@ -1,4 +1,4 @@
-"""Read the inputs of a step: their rows that are not late, up to a ledger batch."""
+"""Read the inputs of a step up to a ledger batch: only the rows that are not late, or all rows with the conditions of late rows."""
 
 import pyarrow as pa
 from pyspark.sql import Column, DataFrame
@@ -23,7 +23,7 @@ _TIME_MS = temporary("time_ms")
 
 
 def read_input(workspace: Workspace, asset: DerivedAsset, index: int, head: int, span: Span = EVER, after: int = 0) -> DataFrame:
-    """The rows of an input, up to a batch, that are not late.
+    """The rows of an input, up to a batch, that are neither late nor filtered.
 
     Args:
         workspace: the session, the lake and its ledger.
@@ -31,12 +31,12 @@ def read_input(workspace: Workspace, asset: DerivedAsset, index: int, head: int,
         index: the input's index.
         head: the last batch to read.
         span: the event times to read.
-        after: the batch after which to read.
+        after: of a source, the batch after which to read.
 
     Returns:
-        The source's columns with `seq`, `arrival` and `event_time`; of a derived asset its columns, with `result_time` renamed to
-        `event_time`. If the asset prepares the input, the columns that it selects in place of the input's own, and only the rows that
-        satisfy the condition. Also `WATERMARK`, `SESSION` or `BATCH_TIME`, if the operator reads that.
+        For a source its columns, with `seq`, `arrival` and `event_time`. For a table its columns, with `result_time` renamed to
+        `event_time`. If the asset prepares the input, the selected columns replace the input's own. Also `WATERMARK`, `SESSION` or
+        `BATCH_TIME`, if the operator reads it.
     """
     rows = classified_input(workspace, asset, index, head, span, after).read_rows()
     needs_batch_times = workspace.input_named(asset.inputs[index]).is_source and asset.operator.reads.ttl_by == "processing"
@@ -47,7 +47,7 @@ def input_with_lateness(workspace: Workspace, asset: DerivedAsset, index: int, h
     """All rows of an input, up to a batch, with `LATE` and `FILTERED` (boolean).
 
     A row of a table is late only if the table was idle (see `result_rows`). A filtered row is never late, and the operator does not
-    read it. The rows of a source also have `WATERMARK` or `SESSION`, if the operator reads those.
+    read it. The rows of a source also have `WATERMARK` or `SESSION`, if the operator reads it.
     """
     return classified_input(workspace, asset, index, head, span, after).with_late_and_filtered()
 
@@ -95,9 +95,9 @@ def _no_rows(workspace: Workspace, table: DerivedAsset) -> DataFrame:
 def _source_rows(
     workspace: Workspace, asset: DerivedAsset, index: int, head: int, span: Span, after: int
 ) -> tuple[DataFrame, Column | None]:
-    """All rows of a source, up to a batch, and the condition of late rows; None in its place if no row is late.
+    """All rows of a source, up to a batch, and the condition of late rows, which is None if no row is late.
 
-    The rows have `WATERMARK` or `SESSION`, if the operator reads those. If the condition is the column `LATE`, they have it too.
+    The rows have `WATERMARK` or `SESSION`, if the operator reads it. If the condition is the column `LATE`, they have this column too.
     """
     name, reads, ends = asset.inputs[index], asset.operator.reads, (span.first, span.last)
     rows = read_log(workspace, name, head, span, after, with_raw_time=False)
@@ -112,7 +112,7 @@ def _source_rows(
 
 
 def _decisions(workspace: Workspace, asset: DerivedAsset, batches: pa.ChunkedArray) -> DataFrame:
-    """The recorded lateness decisions of some batches, and maybe of others; none of an earlier generation of the table."""
+    """The recorded lateness decisions of given batches, and possibly of others; none of an earlier generation of the table."""
     lake, spark = workspace.lake, workspace.spark
     if not len(batches) or not has_decisions(lake, asset):
         return lake.no_rows(spark, DECISION_SCHEMA)

@@ -1,4 +1,4 @@
-"""The results of a table as a reader sees them, and those that became final too late for this reader."""
+"""The results of a table as a reader sees them, and which of them became final too late for this reader."""
 
 from collections.abc import Sequence
 
@@ -31,8 +31,8 @@ def result_rows(
     The condition is None if no row is late; otherwise it is the column `LATE`.
 
     A row is late if the reader's watermark had passed it before the batch in which it became final. This happens only if the table has
-    been idle. The reader's allowed lateness does not apply: a new row of a table never corrects a closed result of the reader. Only a
-    correction of the table does. A row of an upserted table is never late: every change of it corrects the reader's results.
+    been idle. The reader's allowed lateness does not apply, because a new row of a table never corrects a closed result of the reader; only
+    a correction of the table does. A row of an upserted table is never late: every change of it corrects the reader's results.
 
     Args:
         workspace: the session, the lake and its ledger.
@@ -70,7 +70,18 @@ def late_results(workspace: Workspace, asset: DerivedAsset, table: DerivedAsset,
 
 
 def watermark_past(workspace: Workspace, asset: DerivedAsset, table: DerivedAsset, closed_to: int | None, head: int) -> int | None:
-    """The watermark up to which a reader may close results without waiting for results of a table; see `watermarks.watermark_past`."""
+    """The watermark up to which a reader may close results without waiting for a table; see `watermarks.watermark_past`.
+
+    Args:
+        workspace: the lake and its ledger; it needs no session.
+        asset: the reader.
+        table: the table.
+        closed_to: the watermark up to which the table has closed its results; None for none.
+        head: the last batch that the reader may handle.
+
+    Returns:
+        The watermark; None if there is none, so that the reader waits for the table.
+    """
     since = _late_since(workspace, asset, table)
     if since is None:
         return None
@@ -78,7 +89,7 @@ def watermark_past(workspace: Workspace, asset: DerivedAsset, table: DerivedAsse
 
 
 def _late_since(workspace: Workspace, asset: DerivedAsset, table: DerivedAsset) -> int | None:
-    """The first batch after which results of a table can be late for a reader; None if they never are."""
+    """The first batch after which results of a table can be late for a reader; None if they never can."""
     if not (asset.operator.reads.closes_ranges and table.operator.reads.closes_ranges) or table.operator.emits.upserts:
         return None
     return watermarks.idle_since(workspace.ledger.source(name) for name in workspace.input_named(table.name).sources)

@@ -1,8 +1,8 @@
 """What retention has removed from event logs, and from which day on a table can still be computed.
 
 A cut removes the rows of one log with `event_time < before` in the batches up to `upto`. Its number is in the Delta commit that removes the
-rows. The totals of the removed rows are in one JSON file for each cut, which is written before that commit. The file of a cut that was
-never committed has no effect, and is replaced. So a reader of any version of the log finds the totals that belong to it.
+rows. Before that commit, a JSON file is written for the cut, with the totals of all rows that this cut and earlier ones removed. The file
+of a cut that was never committed has no effect, and is replaced. So a reader of a version of the log finds the totals of this version.
 """
 
 import json
@@ -24,7 +24,7 @@ from platform_defs.engine.lake.tables import Lake
 
 FOLDER = "_retained"
 _KEPT_FILES = 8
-"""The number of cuts whose files are kept, for readers of earlier versions of the log."""
+"""The number of newest cuts whose files are kept, for readers of earlier versions of the log."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +50,7 @@ class RetainedTable:
         identity: identifies the table that was accounted for; the totals do not apply to a table that was rebuilt since.
         first: the first day that is still accounted for row by row, as its first millisecond (epoch ms).
         upto: the totals are of the rows of batches up to this one.
-        days: the totals of all days before.
+        days: the totals of all days before `first`.
     """
 
     identity: str
@@ -65,10 +65,10 @@ class Cut:
 
     Args:
         number: how many cuts there were.
-        before: the rows with earlier event times were removed, in epoch ms.
+        before: rows with earlier event times were removed, in epoch ms.
         upto: only rows of batches up to this one were removed.
-        rows: the number of rows.
-        batches: the number of removed rows of each batch of which some rows were kept, because they are not before that time.
+        rows: the number of removed rows.
+        batches: for each batch of which only a part was removed, the number of its removed rows.
         tables: the totals of the tables that read the source, by name.
     """
 
@@ -94,12 +94,12 @@ class Cut:
 
 @dataclass(frozen=True)
 class KeptDays:
-    """The days of which a table can still be computed, and accounted for row by row.
+    """The days for which a table can still be computed, and accounted for row by row.
 
     Args:
-        first: the first ms of the first such day.
+        first: the first ms of the first of these days, in epoch ms.
         totals: the totals of the days before; None if the table never accounted for them.
-        complete_from: the first ms from which on the table is complete; None if the table is complete from the beginning.
+        complete_from: see `Progress.complete_from`.
     """
 
     first: int
@@ -111,8 +111,8 @@ def cut_of(lake: Lake, contract: SourceContract) -> Cut | None:
     """What cuts removed from a source's log, in the log's version that the lake or its snapshot has; None if nothing was removed.
 
     Raises:
-        LakeError: the file with the totals of the removed rows is missing, damaged or unreadable, the disk has a fault that may pass, or
-            the lake is behind a URI, and its store refused or cannot be reached.
+        LakeError: the file with the totals of the removed rows is missing, damaged or unreadable; or the disk has a fault that may pass; or
+            the lake is behind a URI, and its store refuses access or cannot be reached.
     """
     number = lake.transaction(contract.log, RETENTION)
     if number is None:
@@ -140,7 +140,7 @@ class _Root:
 
 @lru_cache(maxsize=64)
 def _read_cut(lake_root: _Root, source: str, number: int, identity: str | None) -> Cut:
-    """A committed cut. Its file never changes. The log has another `identity` if the lake was made again in the same folder."""
+    """A committed cut. Its file never changes, so it is cached. If the lake was made again in the same folder, `identity` is another."""
     with filesystem(lake_root.root, dict(lake_root.options) or None).open_input_stream(_path(source, number)) as file:
         totals = json.loads(file.read())
     if totals["log"] != identity:
@@ -156,13 +156,13 @@ def _read_table(totals: Mapping[str, Any]) -> RetainedTable:
 
 
 def write_totals(lake: Lake, contract: SourceContract, cut: Cut) -> None:
-    """Write the totals of a cut, before it is made."""
+    """Write the totals of a cut. The caller does so before it commits the cut."""
     totals = asdict(cut) | {"log": lake.identity(contract.log)}
     replace_file(lake.root, _path(contract.name, cut.number), json.dumps(totals).encode(), lake.storage_options)
 
 
 def delete_old_totals(lake: Lake, contract: SourceContract, number: int) -> None:
-    """Delete the totals of the cut that is `_KEPT_FILES` before cut `number`, which no reader needs any more."""
+    """Delete the file of the cut `_KEPT_FILES` before cut `number`: no reader needs its totals any more."""
     if number > _KEPT_FILES:
         files, path = filesystem(lake.root, lake.storage_options), _path(contract.name, number - _KEPT_FILES)
         try:
@@ -176,7 +176,7 @@ def _path(source: str, number: int) -> str:
 
 
 def margin(asset: DerivedAsset) -> int:
-    """How far before a result, in ms, a table may need rows of its inputs to compute it and to account for it."""
+    """How far before a result's `final_at`, in ms, a table may need rows of its inputs to compute the result and to account for it."""
     reads = asset.operator.reads
     if not reads.closes_ranges:
         return 0
@@ -185,9 +185,10 @@ def margin(asset: DerivedAsset) -> int:
 
 
 def has_lost_rows(cut: Cut, asset: DerivedAsset, now: Progress) -> bool:
-    """Whether a cut removed rows that a table has not handled: it was not in the pipeline when the cut was made, or has lost steps since.
+    """Whether a cut removed rows that a table has not handled.
 
-    A table that began after the cut, with the rows that were left, need not have handled all of these yet.
+    The table was then not in the pipeline when the cut was made, or has lost steps since then. A table that began after the cut has lost no
+    rows, even if it has not handled all remaining rows yet.
     """
     if now.complete_from is not None and now.complete_from >= cut.before + margin(asset):
         return False
@@ -195,7 +196,7 @@ def has_lost_rows(cut: Cut, asset: DerivedAsset, now: Progress) -> bool:
 
 
 def kept_days_of(workspace: Workspace, asset: DerivedAsset) -> KeptDays | None:
-    """The days for which an asset can still be computed from its inputs; None for all."""
+    """The days for which an asset can still be computed from its inputs; None for all days."""
     lake = workspace.lake
     complete_from, identity = stored_progress(lake, asset).complete_from, table_identity(lake, asset)
     totals, starts = list[RetainedTable](), [] if complete_from is None else [complete_from]
@@ -215,6 +216,6 @@ def kept_days_of(workspace: Workspace, asset: DerivedAsset) -> KeptDays | None:
 
 
 def _start_of(lake: Lake, table: DerivedAsset) -> int | None:
-    """The first event time from which on a table that others read is complete."""
+    """The first event time from which on the rows of an input table are complete; None if all are."""
     start = stored_progress(lake, table).complete_from
     return None if start is None else start + table.operator.reads.watermark_delay

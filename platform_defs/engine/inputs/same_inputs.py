@@ -1,4 +1,4 @@
-"""Whether an asset's inputs are still the tables that its rows were computed from, with the rows and steps that it still has to read."""
+"""Checks that an asset's inputs are still the tables from which its rows were computed, and have the rows that it must still read."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -18,7 +18,7 @@ def input_identities(workspace: Workspace, asset: DerivedAsset) -> dict[str, str
 
 
 def steps_read(workspace: Workspace, read: Mapping[str, int]) -> dict[str, str]:
-    """For each derived input, the id of the step with a given number. A step that its table's log no longer has is left out."""
+    """For each derived input, the id of the step whose number is in `read`. A step that the table's log no longer has is left out."""
     identities = {
         name: workspace.input_named(name).step_id(workspace.lake, step) for name, step in read.items() if name in workspace.assets
     }
@@ -29,8 +29,8 @@ def require_same_inputs(workspace: Workspace, asset: DerivedAsset, now: Progress
     """Raise unless the inputs are still the tables from which an asset's rows were computed.
 
     Raises:
-        ProgressError: an input was rebuilt since, has lost the step up to which the asset has read it, or has lost rows that the asset
-            has not handled.
+        ProgressError: an input was rebuilt since then, has lost the step up to which the asset has read it, or has lost rows that the
+            asset has not handled.
     """
     snapshot = replace(workspace, lake=LakeSnapshot.of(workspace.lake))  # each table is opened once
     identities = input_identities(snapshot, asset)
@@ -48,7 +48,7 @@ def _require_rows(workspace: Workspace, asset: DerivedAsset, now: Progress) -> N
     """Raise unless the logs still have all rows that an asset has not handled.
 
     Raises:
-        ProgressError: retention has removed some of them.
+        ProgressError: retention has removed some of these rows.
     """
     for upstream in workspace.inputs_of(asset) if now.seq else []:
         cut = cut_of(workspace.lake, workspace.sources[upstream.name]) if upstream.is_source else None

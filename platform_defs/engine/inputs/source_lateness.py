@@ -14,9 +14,9 @@ from platform_defs.engine.inputs.prepared_rows import LATE
 
 _TIME_MS = temporary("time_ms")
 _MOST_LOOKED_UP = 32
-"""The watermarks of at most this many batches are looked up by an expression, which compares each row with each batch.
+"""The watermarks of up to this many batches are looked up by an expression, which compares each row's batch with each of them.
 
-The watermarks of more batches are joined with the rows.
+If there are more batches, their watermarks are joined with the rows.
 """
 
 
@@ -29,7 +29,7 @@ def rows_with_lateness(rows: DataFrame, operator: Operator, watermark_by_batch: 
         watermark_by_batch: the watermark before each batch that may have late rows, in epoch ms.
 
     Returns:
-        The rows, with `WATERMARK` if the operator reads it, and with `LATE` if the condition reads it; and the condition.
+        The rows, with `WATERMARK` if the operator reads it, and with `LATE` if the condition is this column; and the condition.
     """
     needs_watermark = operator.reads.with_watermark
     if not watermark_by_batch:

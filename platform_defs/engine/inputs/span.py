@@ -9,7 +9,7 @@ from operators.timing import is_between
 
 @dataclass(frozen=True)
 class Span:
-    """The times `first <= time <= last` of rows to read, in epoch ms: their event times, or their `final_at`. None for no end."""
+    """The times `first <= time <= last` of rows to read, in epoch ms: of `event_time`, `result_time` or `final_at`. None for no end."""
 
     first: int | None = None
     last: int | None = None
@@ -19,7 +19,7 @@ class Span:
         return is_between(column, self.first, self.last)
 
     def rows_of(self, frame: DataFrame, column: str) -> DataFrame:
-        """The rows of a frame whose time in a column lies in the span. Without ends these are all rows, also those without a time."""
+        """The rows of a frame whose time in a column lies in the span. A span without ends has all rows, even those without a time."""
         return frame if self == EVER else frame.where(self.holds(column))
 
 

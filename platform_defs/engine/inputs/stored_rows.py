@@ -17,9 +17,9 @@ from platform_defs.engine.ledger.snapshot import last_with_rows
 
 
 def read_log(workspace: Workspace, source: str, head: int, span: Span = EVER, after: int = 0, *, with_raw_time: bool = True) -> DataFrame:
-    """The rows of a source's event log in a span of event times, after a batch and up to another.
+    """The rows of a source's event log in a span of event times, of the batches `after < seq <= head`.
 
-    Rows after the newest batch with rows of the source are uncommitted, and left out.
+    Rows after the newest of these batches that has rows of the source are uncommitted, and left out (see `last_with_rows`).
     """
     contract, seq = workspace.sources[source], F.col(SEQ)
     head = last_with_rows(workspace.ledger, source, head)
@@ -41,7 +41,7 @@ def rows_by_batch(workspace: Workspace, source: str, head: int, after: int) -> d
 
 
 def first_batch_in_log(workspace: Workspace, source: str, upto: int | None = None) -> int | None:
-    """The first batch up to `upto` of which the source's log still has rows; None if there is none."""
+    """The first batch up to `upto` (None: of all batches) of which the source's log still has rows; None if there is none."""
     cut, rows = cut_of(workspace.lake, workspace.sources[source]), workspace.ledger.source(source).batches_with_rows(0, upto)
     batches = zip(*[rows[column].to_pylist() for column in ("seq", "accepted", "last_event_time")], strict=True)
     return next((seq for seq, accepted, last in batches if cut is None or cut.remaining_rows(seq, accepted, last)), None)

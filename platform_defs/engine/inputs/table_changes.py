@@ -37,8 +37,8 @@ class TableChanges(ABC):
     def changed_rows(self, after: int, upto: int) -> DataFrame | None:
         """The rows that the steps `after < step <= upto` added or deleted, and each replaced row before and after its change.
 
-        `upto` must be the table's newest step. The result may contain rows that did not change. It is None if the earlier state that has
-        the deleted rows can no longer be read.
+        `upto` must be the table's newest step. The result may contain rows that did not change. It is None if the table's state after step
+        `after`, which has the deleted rows, can no longer be read.
         """
 
     @abstractmethod
@@ -47,7 +47,10 @@ class TableChanges(ABC):
 
     @abstractmethod
     def watermark(self, step: int) -> int | None:
-        """The watermark (epoch ms) after a step: later rows are not older, except by a correction. None if rows of any age may follow."""
+        """The watermark (epoch ms) after a step: later steps add no row with an earlier event time, except by a correction.
+
+        None if rows of any age may follow, or if it is not known.
+        """
 
 
 @dataclass(frozen=True)
@@ -76,7 +79,7 @@ class FinalResults(TableChanges):
     """The changes of a table of final results: the ranges that its steps closed, and those that they corrected."""
 
     def rows(self, step: int) -> DataFrame | None:
-        """The results that were final after a step. If a result was corrected since, they are read from the version that the step wrote."""
+        """The results that were final after a step. If any was corrected since then, all are read from the version that the step wrote."""
         newest = stored_progress(self.workspace.lake, self.table)
         progress_then = newest if newest.step == step else progress_at(self.workspace.lake, self.table, step)
         if progress_then is None:
@@ -86,7 +89,10 @@ class FinalResults(TableChanges):
         return self._results_as_of(step, Span())
 
     def changed_rows(self, after: int, upto: int) -> DataFrame | None:
-        """The results that became final after step `after`. For each range that was corrected since, the results before and after it."""
+        """The results that became final after step `after`, and the results of each range that was corrected since then.
+
+        For a corrected range these are the results before and after the correction.
+        """
         newest, progress_before = stored_progress(self.workspace.lake, self.table), progress_at(self.workspace.lake, self.table, after)
         if progress_before is None or progress_before.generation != newest.generation:
             return None
@@ -104,7 +110,7 @@ class FinalResults(TableChanges):
         return not _corrected_since(stored_progress(self.workspace.lake, self.table), after)
 
     def watermark(self, step: int) -> int | None:
-        """How far the step has closed the table, less the operator's output watermark delay; None if its commit is not known any more."""
+        """How far the step has closed the table, minus the operator's output watermark delay; None if the log no longer has the step."""
         progress_then = progress_at(self.workspace.lake, self.table, step)
         closed_to = None if progress_then is None else progress_then.closed_to
         return None if closed_to is None else closed_to - self.table.operator.reads.watermark_delay
@@ -113,7 +119,7 @@ class FinalResults(TableChanges):
         return as_input(read_table(self.workspace, self.table.name, FINAL_AT, span))
 
     def _results_as_of(self, step: int, span: Span) -> DataFrame | None:
-        """The results in a range of `final_at`, in the version of a step; None if a file of that version was deleted."""
+        """The results in a span of `final_at`, in the version that a step wrote; None if the version can no longer be read."""
         lake, commit = self.workspace.lake, commit_at(self.workspace.lake, self.table, step)
         if commit is None or lake.delta_at_version(results_table(self.table), commit.version) is None:
             return None

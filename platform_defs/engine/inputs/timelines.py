@@ -1,4 +1,4 @@
-"""Timelines: watermarks over the ledger, of inputs and of operators. Only new batches are computed."""
+"""Timelines: the watermarks of inputs and of operators after each batch of the ledger. Only new batches are computed."""
 
 from collections.abc import Callable
 from functools import partial
@@ -12,7 +12,7 @@ from platform_defs.engine.ledger.watermarks import NOTHING, Timeline
 
 
 def input_timeline(workspace: Workspace, name: str) -> Timeline:
-    """The watermark of a source, or the one that readers of a derived asset see."""
+    """The watermark that readers of a source or a table see, after each batch."""
     upstream, workspace = workspace.input_named(name), workspace.on_one_ledger()
 
     def extend(earlier: Timeline, history: History) -> Timeline:
@@ -22,7 +22,7 @@ def input_timeline(workspace: Workspace, name: str) -> Timeline:
 
 
 def operator_timeline(workspace: Workspace, asset: DerivedAsset) -> Timeline:
-    """An asset's own watermark over the ledger."""
+    """An asset's own watermark after each batch."""
     workspace = workspace.on_one_ledger()
 
     def extend(earlier: Timeline, _: History) -> Timeline:
@@ -36,7 +36,7 @@ def _cached_timeline(
 ) -> Timeline:
     """A cached timeline, extended to the ledger's head.
 
-    It is computed again if the ledger is shorter, or begins with another summary. Before the end of a summary it has no values.
+    It is computed again if the ledger has become shorter, or begins with another summary. For summarized batches it has no values.
     """
     history = workspace.ledger.history
     summarized, timeline = workspace.timelines.get(key, (-1, NOTHING))
@@ -49,7 +49,7 @@ def _cached_timeline(
 
 
 def _timeline_after_summary(workspace: Workspace, history: History, asset: DerivedAsset | None) -> Timeline:
-    """A timeline up to the end of the summary with which the ledger begins; for an asset, with the recorded watermark."""
+    """A timeline up to the end of the summary with which the ledger begins; for an asset, with the watermark that the summary records."""
     summary, key = history.summary, asset and watermark_key(asset, workspace.input_named)
     if summary is None or key is None or key not in summary.watermarks:
         return watermarks.after_summary(history.summarized)

@@ -1,4 +1,4 @@
-"""What determines an asset's own watermark: the inputs for which it waits."""
+"""The inputs for which an asset waits, and which so determine its own watermark."""
 
 from collections.abc import Callable
 

@@ -16,15 +16,16 @@ from platform_defs.engine.ledger.watermarks import Timeline
 
 @dataclass(frozen=True)
 class Workspace:
-    """What a step works with. The functions that read from it take it as their first argument.
+    """Everything that a step needs. The functions that read from a workspace take it as their first argument.
 
     Args:
-        spark: the session.
+        spark: the session. A workspace that reads no rows is made without one (None).
         lake: the lake.
         ledger: its ledger.
         sources: the sources, by name.
         assets: the derived assets, by name.
-        timelines: the cache of `timelines`: for each key, the last batch of the ledger's summary, and the timeline. Copies share it.
+        timelines: the cache of the module `timelines`: for each key, the last summarized batch, and the timeline. Copies of a workspace
+            share it.
     """
 
     spark: SparkSession
@@ -35,7 +36,7 @@ class Workspace:
     timelines: dict[str, tuple[int, Timeline]] = field(default_factory=dict, repr=False, compare=False)
 
     def take_snapshot(self, *assets: str) -> "Workspace":
-        """This workspace on a snapshot: first of the given assets' tables, then of the ledger, then of the tables that they read.
+        """This workspace on a snapshot: first of the given assets' tables, then of the ledger, then of the tables that the assets read.
 
         This order makes the snapshot consistent: the ledger has each batch, and the inputs have each step, that a table's progress names.
         """
@@ -44,12 +45,12 @@ class Workspace:
             lake.delta_for_reading(results_table(self.assets[name]))
             lake.delta_for_reading(name)
         ledger = LedgerSnapshot.of(self.ledger)
-        for table in self._upstream_tables(assets):  # before its changelog, which then has each step that the table has applied
+        for table in self._upstream_tables(assets):  # its changelog is read later, so it has each step that was applied to the table
             lake.delta_for_reading(table)
         return replace(self, lake=lake, ledger=ledger)
 
     def on_one_ledger(self) -> "Workspace":
-        """This workspace on a snapshot of the ledger: a summary that maintenance commits during a computation has no effect on it."""
+        """This workspace on a snapshot of the ledger, so that a summary that maintenance commits has no effect on a computation."""
         ledger = LedgerSnapshot.of(self.ledger)
         return self if ledger is self.ledger else replace(self, ledger=ledger)
 

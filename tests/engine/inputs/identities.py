@@ -1,7 +1,7 @@
 """The stored identities of every operator, and of tables in SQL: `python -m tests.engine.inputs.identities` records those of new cases.
 
-`identities.json` is a record of what tables of users contain. An entry in it is changed only if
-tables with it are to be refused, which CHANGELOG.md must say.
+`identities.json` is a record of what tables of users contain. Change an entry only if tables with it are to be refused. CHANGELOG.md must
+then say so.
 """
 
 import dataclasses

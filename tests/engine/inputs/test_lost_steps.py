@@ -1,4 +1,4 @@
-"""A table that lost its newest commits recomputes their steps. If the rows differ, its readers refuse it, with a fix that works."""
+"""A table that lost its newest commits recomputes their steps. If the rows differ, its readers refuse the table, and name the fix."""
 
 import json
 from pathlib import Path

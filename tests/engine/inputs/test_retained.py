@@ -31,19 +31,21 @@ def lake(tmp_path: Path) -> Lake:
     return made
 
 
-def removed(lake: Lake, number: int, condition: str) -> None:
+def _remove_rows(lake: Lake, number: int, condition: str) -> None:
     delta = lake.delta(L.log)
     assert delta is not None
     lake.remove(NO_SESSION, L.log, condition, number, delta)
 
 
 @pytest.mark.parametrize(
-    ("seq", "newest", "held"),
+    ("seq", "newest", "remaining"),
     [(3, 99, 0), (3, 100, 8), (4, 100, 10), (3, None, 8), (7, 99, 0), (8, 99, 10)],
-    ids=["all of it left", "a part left", "no row left", "an unknown newest row", "the last batch", "a later batch"],
+    ids=["all removed", "some removed", "none removed", "an unknown newest row", "the last batch", "a later batch"],
 )
-def test_a_batch_has_left_by_its_newest_row_or_in_part(seq: int, newest: int | None, held: int) -> None:
-    assert Cut(1, 100, 7, batches={3: 2}).remaining_rows(seq, 10, newest) == held
+def test_the_remaining_rows_of_a_batch_follow_from_its_newest_row_and_the_removed_part(
+    seq: int, newest: int | None, remaining: int
+) -> None:
+    assert Cut(1, 100, 7, batches={3: 2}).remaining_rows(seq, 10, newest) == remaining
 
 
 def test_totals_count_only_once_the_rows_are_removed(lake: Lake) -> None:
@@ -52,14 +54,14 @@ def test_totals_count_only_once_the_rows_are_removed(lake: Lake) -> None:
     write_totals(lake, L, Cut(1, 6, 2, 1, {2: 4}, TABLES))
     before = LakeSnapshot.of(lake)
     assert before.delta(L.log) is not None
-    removed(lake, 1, "seq = 1")
+    _remove_rows(lake, 1, "seq = 1")
     assert cut_of(lake, L) == Cut(1, 6, 2, 1, {2: 4}, TABLES)
     assert cut_of(before, L) is None, "a reader of the earlier version has all rows"
 
 
 def test_a_checkpoint_and_a_truncated_log_keep_the_number(lake: Lake) -> None:
     write_totals(lake, L, Cut(1, 5, 1, 1))
-    removed(lake, 1, "seq = 1")
+    _remove_rows(lake, 1, "seq = 1")
     write_deltalake(lake.path(L.log), pa.table({"seq": [4]}), mode="append")
     DeltaTable(lake.path(L.log)).create_checkpoint()
     log = Path(lake.path(L.log), "_delta_log")
@@ -69,7 +71,7 @@ def test_a_checkpoint_and_a_truncated_log_keep_the_number(lake: Lake) -> None:
 
 
 def test_a_lost_file_and_one_of_another_log_are_reported(lake: Lake, tmp_path: Path) -> None:
-    removed(lake, 1, "seq = 1")
+    _remove_rows(lake, 1, "seq = 1")
     with pytest.raises(LakeError, match=r"events/l, and the file with their totals cannot be read: .*_retained/l/1\.json.*Restore it"):
         cut_of(lake, L)
     other = Lake(str(tmp_path / "other"))
@@ -90,7 +92,7 @@ def test_a_fault_of_the_store_is_not_called_a_lost_file(lake: Lake, monkeypatch:
         raise OSError("Generic S3 error: Error performing GET https://s3/x: 503 Slow Down, SlowDown: Please reduce your request rate")
 
     write_totals(lake, L, Cut(1, 5, 1, 1))
-    removed(lake, 1, "seq = 1")
+    _remove_rows(lake, 1, "seq = 1")
     behind_uri = replace(lake, root=f"file://{lake.root}", leases=True)
     with monkeypatch.context() as patch:
         patch.setattr(retained, "filesystem", fail)

@@ -1,4 +1,4 @@
-"""The changes of a table of final results: what its readers compute again after a correction, also if the former results are deleted."""
+"""After a correction of final results, readers recompute the affected keys; or all keys, if the files of the former results are deleted."""
 
 import pytest
 from deltalake import DeltaTable
@@ -21,7 +21,7 @@ TABLES = [
 
 @pytest.fixture(scope="module")
 def corrected_engine(make_module_engine: MakeEngine) -> Engine:
-    """A window of one row that was read, and then corrected to two rows, which was not read."""
+    """`by_count` has read a window of one row. The window was then corrected to two rows, which `by_count` has not read."""
     engine = make_module_engine([source("l")], TABLES)
     replay(engine, [{"l": [Event("a", 1, 0), Event("a", 1, 5 * MINUTE)]}])
     engine.advance("windows")
