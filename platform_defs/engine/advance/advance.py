@@ -1,7 +1,7 @@
 """Advance: bring an asset's table up to its watermark, step by step, each step exactly once.
 
-A step is planned from the ledger and the progress (`plan`), its rows are computed by the asset's strategy, and they are committed together
-with the progress in one Delta commit. A kill at any time loses and duplicates nothing: the next run continues from the stored progress.
+A step is planned from the ledger and the progress (`plan`). The asset's strategy computes its rows, and commits them together with the
+progress in one Delta commit. A kill at any time loses and duplicates nothing: the next run continues from the stored progress.
 The engine uses only an operator's contract, so that users can write their own operators.
 """
 
@@ -65,7 +65,7 @@ class Advance:
         workspace: the session, the lake and its ledger.
         asset: the asset.
         max_step: the approximate number of rows that a step may read.
-        queries: the running queries of tables with `streams_as="query"`; None to compute closed ranges of all tables.
+        queries: the running queries of tables with `streams_as="query"`; None to compute these tables without a query, as all others.
     """
 
     workspace: Workspace
@@ -76,13 +76,13 @@ class Advance:
     def __call__(self, until: int | None = None, purpose: Purpose = "write") -> Iterator[Step]:
         """Step until the asset has reached the ledger's head, its watermark, or `until` (epoch ms).
 
-        The head is read once, when the first step starts. Each step is committed before it is yielded. For the purpose `stream`, it ends
-        with `LakeBusy` after a step if another writer waits for the table.
+        The head is read once, when the first step starts. Each step is committed before it is yielded.
 
         Raises:
-            LakeError: the asset has another writer, or a later version of Tidemark made the lake.
-            LedgerError: the ledger lacks a batch that the asset has handled, or a log lacks rows of one.
-            ProgressError: the asset's table was made with other settings, or an input was replaced since.
+            LakeBusy: another process writes the asset; or the purpose is `stream`, and after a step another process waits to write it.
+            LakeError: a later version of Tidemark made the lake, or another writer has committed a step.
+            LedgerError: the ledger lacks a batch that the asset has handled, or a log lacks rows of such a batch.
+            ProgressError: the asset's table was made with other settings, or an input was replaced since then.
         """
         with self.workspace.lake.writer(self.asset.name, purpose):
             _, workspace = self._recover()
@@ -108,13 +108,13 @@ class Advance:
 
         Raises:
             LakeError: a later version of Tidemark made the lake.
-            LedgerError: the ledger lacks a batch that the asset has handled, or a log lacks rows of one.
-            ProgressError: the asset's table was made with other settings, or an input was replaced since.
+            LedgerError: the ledger lacks a batch that the asset has handled, or a log lacks rows of such a batch.
+            ProgressError: the asset's table was made with other settings, or an input was replaced since then.
         """
         return self._recover()[0]
 
     def _recover(self) -> tuple[Progress, Workspace]:
-        """See `recover`; also returns the workspace on one ledger, which has the batches that the progress names."""
+        """See `recover`; also returns the workspace on a snapshot of the ledger, which has each batch that the progress names."""
         now, workspace = progress(self.workspace.lake, self.asset), self.workspace.on_one_ledger()
         workspace.ledger.require(now.seq, f"table {self.asset.name}")
         sources = {name: self.workspace.sources[name] for name in self.workspace.input_named(self.asset.name).sources}
@@ -125,12 +125,16 @@ class Advance:
         return now, workspace
 
     def commit_next_step(self, head: int, until: int | None) -> Step | None:
-        """Plan, compute and commit the next step on a snapshot. The commit fails if another writer has committed a step since."""
+        """Plan, compute and commit the next step on a snapshot; None if there is nothing to do.
+
+        Raises:
+            LakeError: another writer has committed a step since the snapshot.
+        """
         now = progress(self.workspace.lake, self.asset)
         plan = self.plan(now, head, until)
         if plan is None:
             return None
-        require_same_inputs(self.workspace, self.asset, now)  # a rebuild or maintenance may have changed them since `recover`
+        require_same_inputs(self.workspace, self.asset, now)  # a rebuild or maintenance may have changed the inputs since `recover`
         now = now if now.seq else self._start(now)
         after = self._progress_after(now, plan)
         if plan.corrects is not None:
@@ -138,7 +142,7 @@ class Advance:
         return Step(now, after, self.strategy.step(now, after))
 
     def computable(self, closing: ClosedRange) -> ClosedRange:
-        """The part of a range whose results can still be computed; it is empty if retention has removed rows of all of it."""
+        """The part of a range whose results can still be computed; empty if retention has removed the rows of the whole range."""
         kept_days, after = kept_days_of(self.workspace, self.asset), closing.after
         start = after if kept_days is None else max(kept_days.first - 1, kept_days.first - 1 if after is None else after)
         return ClosedRange(start, closing.upto if start is None else max(start, closing.upto))
@@ -153,13 +157,16 @@ class Advance:
         return plan_step(position, max_step=self.max_step, until=until, row_times=row_times)
 
     def event_times(self, index: int, head: int, span: Span, after: int) -> tuple[int, int] | None:
-        """The oldest and the newest event time (epoch ms) of rows of an input after a batch and up to `head`; None without such rows."""
+        """The oldest and the newest event time (epoch ms) of an input's rows that are not late, after a batch and up to `head`.
+
+        None if there are no such rows in the span.
+        """
         time = F.unix_millis(EVENT_TIME)
         [(first, last)] = collect(read_input(self.workspace, self.asset, index, head, span, after).agg(F.min(time), F.max(time)))
         return None if first is None else (first, last)
 
     def _start(self, now: Progress) -> Progress:
-        """The progress from which a table without a step, or one that was emptied, starts if its inputs have lost their oldest rows."""
+        """The progress from which a new or emptied table starts: after the oldest rows, if retention has removed these from its inputs."""
         kept_days = kept_days_of(self.workspace, self.asset)
         if kept_days is None:
             return now
@@ -184,7 +191,7 @@ class Advance:
     def all_results(self, now: Progress) -> DataFrame:
         """The rows of an upserted table at a progress, recomputed from all input rows.
 
-        If retention has removed rows of an input, they are the result of the table's changelog.
+        If retention has removed rows of an input, the rows are read from the table's changelog instead.
         """
         sources = [self.workspace.sources[upstream.name] for upstream in self.workspace.inputs_of(self.asset) if upstream.is_source]
         if any(cut_of(self.workspace.lake, source) for source in sources):

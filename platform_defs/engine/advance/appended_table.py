@@ -14,7 +14,7 @@ from platform_defs.engine.inputs.workspace import Workspace
 
 @dataclass(frozen=True)
 class AppendedTable:
-    """Writes a table to which rows are appended. A step is one commit, so a killed run leaves nothing to recover.
+    """Writes a table to which rows are appended. A step is a single commit, so a killed run leaves nothing to recover.
 
     Args:
         workspace: the session, the lake and its ledger.

@@ -24,9 +24,9 @@ class Changes:
     """The rows of a table that a correction changes, with the kind of each change in `OWN_CHANGE`.
 
     Args:
-        rows: the rows, which Spark computes once if they are not few.
-        few_rows: the same rows as Arrow, if they are few.
-        count: their number.
+        rows: the rows. If they are many, Spark has computed them, and keeps them.
+        few_rows: the same rows as Arrow if they are few; else None.
+        count: the number of rows.
         ends: the first and the last `final_at`, in epoch ms; zeros if there is no row.
     """
 
@@ -56,7 +56,7 @@ class Changes:
         Args:
             lake: the lake.
             table: the table.
-            key: the columns that identify a row of the table; if there are none, changed rows are deleted and inserted.
+            key: the columns that identify a row of the table; if there are none, the changes are only inserts and deletes.
             metadata: the commit's metadata.
             number: the step's number.
 
@@ -86,7 +86,8 @@ class Changes:
     def _upsert(self, lake: Lake, table: str, few_rows: pa.Table, key: Sequence[str], metadata: dict[str, Any], number: int) -> bool:
         """Merge the changes by deltalake; returns whether they were merged.
 
-        They are not merged if a key has several changes, as the table then has several rows of the key; Spark then refuses the MERGE.
+        They are not merged if deltalake cannot compare or is not to write the table (see `small_table`), or if the changes would insert
+        or delete several rows of one key. The table then has several rows of that key, and Spark refuses the MERGE.
         """
         newest_rows = few_rows.filter(pc.field(OWN_CHANGE) != UPDATE_BEFORE)
         columns = [*key] or [name for name in few_rows.column_names if name != OWN_CHANGE]

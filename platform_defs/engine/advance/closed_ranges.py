@@ -39,7 +39,7 @@ class ClosedRanges(Strategy):
         return row_count
 
     def state(self, now: Progress) -> Iterator[StatePart]:
-        """The input rows that later steps may read: their results are not final yet, or a later step may correct them."""
+        """The input rows that later steps may read, because their results are not final yet, or because a later step may correct these."""
         reads, changes_after = self.asset.operator.reads, oldest_change(self.workspace, self.asset)
         versions = KeptVersions.of(self.workspace, self.asset)
         for index in range(len(self.asset.inputs)):
@@ -61,7 +61,7 @@ class ClosedRanges(Strategy):
         return split_keys(self.workspace, self.asset, closing, head).rows(*frames).where(closing.holds(FINAL_AT))
 
     def correct(self, before: Progress, after: Progress, closing: ClosedRange, key: tuple[str, ...] = ()) -> tuple[Progress, int]:
-        """Recompute a range of closed results and repair what differs, in one commit with the progress.
+        """Recompute a range of closed results and repair the results that differ, in one commit with the progress.
 
         Args:
             before: the progress before the correction.
@@ -70,7 +70,7 @@ class ClosedRanges(Strategy):
             key: the columns that identify a row of the table, so that a changed row is updated; empty to delete and insert rows.
 
         Returns:
-            The progress that was committed, which records the times of the changed results, and the number of changes.
+            The committed progress, which records the times of the changed results; and the number of changes.
         """
         table = AppendedTable(self.workspace, self.asset)
         recomputed = self._results_in(closing, after.seq, KeptVersions.of(self.workspace, self.asset))

@@ -1,7 +1,7 @@
 """Corrections: find the closed results that change because of rows within the allowed lateness, or because an input was corrected.
 
-An asset's progress records the results that each step corrected, and the last step that was read of each input table. So a correction
-propagates downstream: each asset reads these records and recomputes the time range that the correction affects.
+An asset's progress records the range of results that each step corrected, and for each input table the last step that was read. So a
+correction propagates downstream: each asset reads the records of its input tables, and recomputes the results that a correction affects.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +15,7 @@ from platform_defs.engine.inputs.span import Span
 MAX_RANGES = 32
 """The maximum number of corrected ranges in a progress; beyond it, neighbouring ranges are combined."""
 RowTimes = Callable[[int, Span], tuple[int, int] | None]
-"""Takes an input's index and a span; returns the oldest and newest event time of new rows that are not late, or None."""
+"""Takes an input's index and a span; returns the oldest and the newest event time of the new rows that are not late; None if none are."""
 
 
 def _is_correctable(asset: DerivedAsset) -> bool:
@@ -56,7 +56,7 @@ def affected_results(position: Position, row_times: RowTimes) -> ClosedRange | N
 
 
 def unread_corrections(position: Position) -> list[ClosedRange]:
-    """The results that may change because of corrections of input tables that the asset has not read yet."""
+    """The results that may change because of corrections that the asset has not read yet; a range for each correction of an input table."""
     reads, corrections = position.asset.operator.reads, list[ClosedRange]()
     for index, name in enumerate(position.asset.inputs if reads.closes_ranges else ()):
         for correction in position.tables[name].corrected if name in position.tables else ():
@@ -67,7 +67,7 @@ def unread_corrections(position: Position) -> list[ClosedRange]:
 def oldest_affected_time(position: Position) -> int | None:
     """The approximate time (epoch ms) from which new batches or corrections of inputs may change closed results; None if they cannot.
 
-    It is an estimate from the ledger, so no Spark job runs: a batch's time range may contain no row that corrects a result.
+    It is estimated from the ledger, without a Spark job: a batch may have no row that corrects a result, even if its time range allows one.
     """
     closed_to, reads = position.progress.closed_to, position.asset.operator.reads
     if closed_to is None or not _is_correctable(position.asset):
@@ -102,9 +102,9 @@ def _times_of_new_rows(position: Position, source: str) -> list[tuple[int, int]]
 def add_correction(corrected: Sequence[Corrected], step: int, first: int, last: int) -> tuple[Corrected, ...]:
     """Add a corrected range. Beyond `MAX_RANGES` two neighbours are combined into one range, with the later step.
 
-    A reader that has not read the later step of a combined range recomputes the whole range, also the part of the earlier step, which it
-    may have read. The two neighbours for which this adds the least, relative to how far such a reader is behind, are combined. So ranges
-    grow with their age, and a reader that is L steps behind recomputes what fewer than about 2 L steps have corrected.
+    A reader that has not read the later step of a combined range recomputes the whole range, even if it has read the correction of the
+    earlier step. The neighbours to combine are those for which this costs the least, relative to how many steps the reader is behind.
+    So ranges grow with their age, and a reader that is L steps behind recomputes the corrections of at most about 2 L steps.
     """
     ranges = [*corrected, (step, first, last)]
     if len(ranges) <= MAX_RANGES:

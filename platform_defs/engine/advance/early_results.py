@@ -1,11 +1,12 @@
 """Early results in `early/<asset>`: current results of open windows, or pairs that are not final, written when the trigger fires.
 
-Each commit replaces the table, and records the ledger batch and the watermark for which it was computed; after a kill, the next run
-computes it again. No other table reads it. The first commit after a result is final removes the result. If the trigger is removed,
-the table keeps its last rows, and views ignore them.
+Each commit replaces the rows of `early/<asset>`, and records the ledger batch and the watermark for which they were computed. After a kill,
+the next run computes them again. No other table reads them. The first commit after a result is final removes its early result. If the
+trigger is removed, `early/<asset>` keeps its last rows, and views ignore them.
 
-If a table has a condition (`Shape.where`), a trigger decides by the rows of a window, whether or not its result matches. When it fires for
-a result that no longer matches, the early result is removed, as a retracting HAVING would; until then it stays as it was last shown.
+If a table has a condition (`Shape.where`), a trigger decides by the rows of a window, whether or not its result matches the condition. If
+the trigger fires and the result no longer matches, the early result is removed, as HAVING of Flink retracts one. Until then the early
+result stays as it was last shown.
 """
 
 from typing import Any
@@ -32,7 +33,11 @@ SHOWN = "shown"
 
 
 def show(workspace: Workspace, asset: DerivedAsset, head: int) -> None:
-    """Write the early results of an asset's open windows at a ledger batch; does nothing if its operator shows none."""
+    """Write the early results of an asset's open windows as of a ledger batch. Does nothing if the operator has no trigger.
+
+    Raises:
+        OperatorError: the operator has a trigger, but reads no closed ranges.
+    """
     operator = asset.operator
     if not isinstance(operator, Early) or operator.early is None or operator.emits.upserts:
         return
@@ -45,7 +50,7 @@ def show(workspace: Workspace, asset: DerivedAsset, head: int) -> None:
         or not (now.step or all(upstream.is_readable(workspace.lake) for upstream in workspace.inputs_of(asset)))
     ):
         return
-    # the trigger cannot compare with results of another operator or of an emptied table
+    # a trigger cannot compare with early results of another operator, or of a table that was emptied since
     if shown_at is not None and (shown_at.get("generation", 0) != now.generation or differences(shown_at["operator"], asset)):
         shown_at = None
     current_results = _current_results(workspace, asset, operator, closed_to, head)
@@ -66,7 +71,7 @@ def last_shown_metadata(workspace: Workspace, asset: DerivedAsset) -> dict[str, 
     """The metadata of the last early results; None if there are none with which the trigger can compare.
 
     Retention of the ledger does not wait for a table whose operator has no trigger, so a summary may have replaced the batch of its last
-    early results. Of the last batch in the summary, the processing time is still known.
+    early results. The trigger needs the processing time of that batch, which a summary has only for its last batch.
     """
     commit = workspace.lake.newest_commit(asset.early, SHOWN)
     return None if commit is None or commit.value["seq"] < workspace.ledger.history.summarized else commit.value

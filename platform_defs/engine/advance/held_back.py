@@ -13,8 +13,8 @@ class HoldingSource:
     """The source with the lowest watermark among the sources for which a table waits.
 
     Args:
-        source: the source.
-        behind_ms: how far its watermark is behind the next one, in ms; None if it has no watermark yet.
+        source: the name of the source.
+        behind_ms: how far its watermark is behind the second lowest one, in ms; None if the source has no watermark yet.
     """
 
     source: str
@@ -24,11 +24,12 @@ class HoldingSource:
 def find_holding_source(workspace: Workspace, asset: str) -> HoldingSource | None:
     """The source that holds back an asset's watermark, directly or through other tables.
 
-    An idle source holds nothing back, nor does a table whose sources are all idle, unless an earlier version of Tidemark recorded them as
-    idle; see `watermarks.table_idleness`.
+    An idle source holds back no table that reads it. A table whose sources are all idle holds back no reader either, unless an earlier
+    version of Tidemark recorded the sources as idle; see `watermarks.table_idleness`.
 
     Returns:
-        The source. None for a table that waits for no watermark, or only for one source, because it has no others or they are idle.
+        The source. None for a table that waits for no watermark, or that waits for a single source because the others are idle or it has
+        no others.
     """
     table = workspace.assets[asset]
     if not table.operator.reads.closes_ranges or not workspace.ledger.head:
@@ -42,7 +43,10 @@ def find_holding_source(workspace: Workspace, asset: str) -> HoldingSource | Non
 
 
 def _watermark_by_source(workspace: Workspace, asset: str, *, even_if_idle: bool) -> Mapping[str, int]:
-    """The watermark of each source for which an asset waits, minus the delays of the tables in between: the lowest of all paths to it."""
+    """The watermark of each source for which an asset waits, minus the delays of the tables between them.
+
+    If several paths lead to a source, it is the lowest of these watermarks.
+    """
     watermark_by_source, head, table = dict[str, int](), workspace.ledger.head, workspace.assets[asset]
     for index, upstream in enumerate(workspace.inputs_of(table)):
         if table.operator.reads.is_by_arrival(index):

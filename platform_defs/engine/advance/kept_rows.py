@@ -23,7 +23,7 @@ from platform_defs.engine.lake.small_queries import materialize
 from platform_defs.engine.ledger.columns import pc
 
 _SEQ = "seq"
-"""In the metadata of the kept rows: the batch up to which they are complete."""
+"""The key in the metadata of the kept rows for the batch up to which they are complete."""
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class KeptRows:
     def rows_of_step(self, before: Progress, after: Progress) -> StepRows:
         """The rows that a step needs: the kept rows of the keys of its new rows, and the new rows.
 
-        If a new row may be within the TTL of rows that were forgotten, the step needs all rows of these keys, from the log.
+        If a new row may be within the TTL of rows that were forgotten, the step reads all rows of the new rows' keys from the log.
         """
         complete_to = self._complete_to(before, after)
         new_rows = read_input(self.workspace, self.asset, 0, after.seq, after=complete_to)
@@ -88,7 +88,7 @@ class KeptRows:
         return rows_of_keys(rows, step.keys, self.reads.key) if self.reads.row_key else rows
 
     def ends(self, step: StepRows) -> DataFrame:
-        """The time in ms of the newest row of each key, in `PERIOD_END`."""
+        """The time in ms of the newest row of each key, as `PERIOD_END`."""
         time = F.unix_millis(EVENT_TIME if self.reads.ttl_by == "event" else BATCH_TIME)
         new_times = step.new_rows.select(*self.reads.key, time.alias(PERIOD_END))
         ends = new_times if step.kept_rows is None else new_times.unionByName(step.kept_rows.select(*self.reads.key, PERIOD_END))
@@ -107,7 +107,7 @@ class KeptRows:
         self._table.change(self._with_keys(step.kept_rows, keys), needed, upto, after.step)
 
     def state(self, now: Progress) -> Iterator[StatePart]:
-        """The rows that the next step may read: the kept rows, and those of the log that these do not include."""
+        """The rows that the next step may read: the kept rows, and the rows of the log that the kept rows do not include."""
         complete_to = self._complete_to(now, replace(now, step=now.step + 1))
         if complete_to:
             yield StatePart("kept_rows", self.asset.kept)
@@ -130,7 +130,7 @@ class KeptRows:
         return self.reads.keeps or Kept()
 
     def _complete_to(self, before: Progress, after: Progress) -> int:
-        """The batch up to which the kept rows are complete; 0 if they must be made from the log."""
+        """The batch up to which the kept rows are complete; 0 if they cannot be used, and must be made again from the log."""
         metadata = self._table.usable_metadata(after.step)
         complete_to = 0 if metadata is None else metadata[_SEQ]
         by_clock = self._keeps.ttl is not None and self.reads.ttl_by == "processing"
@@ -138,7 +138,7 @@ class KeptRows:
         return 0 if complete_to > before.seq or had_other_clock else complete_to
 
     def _may_need_forgotten_rows(self, complete_to: int, after: Progress) -> bool:
-        """Whether a new row may be within the TTL of a forgotten row, because it is more than the TTL behind the watermark.
+        """Whether a new row may be within the TTL of a forgotten row, because the new row is more than the TTL behind the watermark.
 
         Rows that are late for the operator are not read, so they do not count.
         """
@@ -154,14 +154,14 @@ class KeptRows:
         return max(oldest, NEVER_LATE if is_dropped_before is None else is_dropped_before) < watermark - self._keeps.ttl
 
     def _oldest_needed(self, after: Progress) -> int | None:
-        """The rows of a key are forgotten if its newest row is before this time, in ms; None if no rows are forgotten."""
+        """A time in ms: if the newest row of a key is before it, the rows of the key are forgotten. None if no rows are forgotten."""
         ttl, clock = self._keeps.ttl, clock_of_sources(self.workspace, self.asset, self.reads.ttl_by, after.seq)
         if ttl is None or clock is None:
             return None
         return clock - (ttl if self.reads.ttl_by == "processing" else 2 * ttl)  # later rows may be as far as the TTL behind the watermark
 
     def _affected_keys(self, kept_rows: DataFrame, new_rows: DataFrame) -> DataFrame:
-        """The keys of new rows; if rows can move, also the present keys of these rows."""
+        """The keys of new rows; if rows can move, also the keys of the kept rows that these replace."""
         if not self.reads.row_key:
             return keys_of([new_rows], self.reads.key)
         return keys_of([new_rows, self._with_keys(kept_rows, keys_of([new_rows], self.reads.row_key))], self.reads.key)

@@ -1,9 +1,10 @@
 """The table `kept_rows/<asset>`: the rows of a source that later steps of an asset need, so that a step need not read the whole log.
 
-The table has the columns of the log that the operator reads. It depends only on the log up to a point, which its own commit records. It is
-committed after the step: after a kill between the two commits it is behind, and the next step reads more of the log. The next step makes
-the table again from the log if the table is missing, is ahead of the asset, or was made with other settings. The same happens if the
-asset's table was deleted by hand, or replaced by an older copy: its step numbers are then lower than those of the kept rows' commits.
+The kept rows have the columns of the log that the operator reads. They depend only on the log up to a point, which their commit records.
+They are committed after the step: after a kill between the two commits they are behind, and the next step reads more of the log. The next
+step makes the kept rows again from the log if they are missing, are ahead of the asset's table, or were made with other settings. The same
+happens if the asset's table was deleted by hand, or replaced by an older copy: the step numbers of the asset's table are then lower than
+those of the kept rows' commits.
 """
 
 import hashlib
@@ -28,7 +29,8 @@ from platform_defs.engine.lake.small_queries import is_small, materialize
 from platform_defs.engine.lake.table_columns import differing_columns
 
 KEPT = "kept"
-"""The metadata key of the commits of `kept_rows/<asset>`: up to where the rows are complete, and in `by` a hash of what they depend on."""
+"""The metadata key of the commits of `kept_rows/<asset>`: up to where the rows are complete, in `by` a hash of what they depend on, and in
+`ahead` the number of the commit minus that of its step, if that is not 0."""
 _ID, _BY, _AHEAD = (SEQ, ARRIVAL), "by", "ahead"
 _ADDED = (PERIOD_START, PERIOD_END, PARTIAL)
 
@@ -49,7 +51,7 @@ class KeptTable:
         """The metadata of the newest commit, with the point up to which the rows are complete; None if there are no usable rows.
 
         Args:
-            number: the number of a step that will change the rows; None for no step. The step can use only rows of an earlier step.
+            number: the number of the step that will change the rows, which can use only rows of an earlier step; None to only read them.
         """
         metadata = self._newest_metadata()
         if metadata is None or metadata.get(_BY) != self._made_by:
@@ -120,7 +122,7 @@ class KeptTable:
 
     @property
     def _made_by(self) -> str:
-        """A hash that changes when other rows may be needed: with any parameter of the operator, or with the identity of a log."""
+        """A hash that changes when other rows may be needed: if a parameter of the operator, or the identity of a log, changes."""
         logs = input_identities(self.workspace, self.asset).values()
         parts = [identity_of(self.asset), repr(self.asset.operator.reads), repr(self.asset.operator), *sorted(logs)]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
@@ -131,5 +133,5 @@ class KeptTable:
         return self.workspace.lake.transaction(self.asset.kept, APPLICATION) or 0
 
     def _metadata(self, upto: dict[str, Any], ahead: int) -> dict[str, Any]:
-        """The metadata of a commit. `ahead` is the commit's number less that of its step: 0, unless the step numbers began again."""
+        """The metadata of a commit. `ahead` is the commit's number minus that of its step: 0, unless the step numbers began again."""
         return {KEPT: {**upto, _BY: self._made_by} | ({_AHEAD: ahead} if ahead else {})}

@@ -1,7 +1,7 @@
 """The kept versions of an as-of join without `max_age`: of the old versions of each key, only the newest.
 
-A step reads them and the versions of its own range, instead of all versions. A step writes them only if the log has many versions that
-they lack. Until then, steps read these newer versions from the log.
+A step reads the kept versions and the newer versions of the log, instead of all versions of the log. A step writes the kept versions only
+if the log has many newer ones.
 """
 
 from collections.abc import Iterator
@@ -22,7 +22,7 @@ from platform_defs.engine.inputs.workspace import Workspace
 from platform_defs.engine.ledger.columns import pc
 
 MANY_VERSIONS = 20_000
-"""The kept versions are written if they lack this many versions of the log. So a step reads fewer older versions than this from the log."""
+"""A step writes the kept versions if they lack this many versions of the log. So a step reads fewer old versions than this from the log."""
 _UPTO, _FROM = "upto", "from"
 
 
@@ -31,8 +31,8 @@ class _Completeness:
     """Up to where kept versions are complete.
 
     Args:
-        upto: by event time, the time (ms) before which they are complete; with `as_of="arrival"`, the batch up to which they are.
-        results_from: the first `final_at` (ms) of the results that can be computed from them and later versions.
+        upto: the time (epoch ms) before which they are complete; with `as_of="arrival"`, the batch up to which they are complete.
+        results_from: the first `final_at` (epoch ms) of the results that can be computed from the kept versions and later ones.
     """
 
     upto: int
@@ -67,7 +67,7 @@ class KeptVersions:
         return cls(workspace, asset, inputs[0])
 
     def needed_versions(self, closing: ClosedRange, head: int) -> DataFrame | None:
-        """The versions that rows of a range may look up; None if all must be read from the log."""
+        """The versions that rows of a range may look up; None if the kept versions cannot be used."""
         complete = self._read_completeness()
         if complete is None or closing.after is None or closing.after + 1 < complete.results_from:
             return None
@@ -75,7 +75,7 @@ class KeptVersions:
         return self._table.rows().unionByName(later_versions) if self._table.has_columns_of(later_versions) else None
 
     def state(self, now: Progress) -> Iterator[StatePart] | None:
-        """The kept versions, and those of the log that they lack; None if the next step must read all versions of the log."""
+        """The kept versions, and the versions of the log that they lack; None if the next step must read all versions of the log."""
         complete = self._read_completeness()
         if complete is None or now.closed_to is None or now.closed_to + 1 < complete.results_from:
             return None
@@ -84,7 +84,7 @@ class KeptVersions:
         return iter((StatePart("kept_rows", self.asset.kept), StatePart("event_log", log, ranges)))
 
     def commit(self, after: Progress) -> None:
-        """Commit the newest version of each key that later steps can look up, if the kept versions lack many versions of the log."""
+        """Commit the old versions that later steps can look up, the newest of each key, if the kept versions lack many versions."""
         complete_after = self._complete_after(after)
         complete = self._read_completeness(after.step)
         if complete is not None and complete.upto > complete_after.upto:
@@ -125,10 +125,10 @@ class KeptVersions:
         return read_input(self.workspace, self.asset, self.index, head, Span(None if complete is None else complete.upto, last))
 
     def _complete_after(self, after: Progress) -> _Completeness:
-        """Up to where kept versions are complete after a step: of earlier versions, later rows can look up only the newest of each key.
+        """Up to where kept versions are to be complete after a step: of older versions, later rows can look up only the newest of each key.
 
-        In a join by event time, later rows are not older than the watermark less the allowed lateness. In a join by arrival, the ledger
-        records the first batch with rows that are not closed yet.
+        In a join by event time, later rows are not older than the watermark minus the allowed lateness. In a join by arrival, the ledger
+        records the first batch with rows whose results are not closed yet.
         """
         closed_to = after.closed_to or 0
         if not self._is_by_arrival:

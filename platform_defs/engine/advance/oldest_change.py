@@ -8,7 +8,7 @@ from platform_defs.engine.inputs.workspace import Workspace
 
 
 def final_before(workspace: Workspace, asset: DerivedAsset) -> int | None:
-    """The event time (epoch ms) before which no row of an input can be in a new result any more, nor change one; None if there is none.
+    """The event time (epoch ms) before which no row of an input can be in a new result or change one; None if there is no such time.
 
     An input's row at `t` is in results with `t <= final_at <= t + wait`, where `wait` is the lookback plus the output watermark delay.
     """
@@ -19,8 +19,8 @@ def final_before(workspace: Workspace, asset: DerivedAsset) -> int | None:
 def oldest_change(workspace: Workspace, asset: DerivedAsset) -> int | None:
     """The least `final_at` (epoch ms) of results that a table of closed ranges may still add or correct; None if there is no limit.
 
-    A step adds results after `closed_to`. A row that is not late yet may correct results as far back as the allowed lateness and the
-    lookback. A correction of an input table reaches as far back as that table may change.
+    A step adds results after `closed_to`. A later row may correct results as far back as the allowed lateness plus the lookback. A
+    correction of an input table may change results as far back as that table itself may change.
     """
     now, reads = stored_progress(workspace.lake, asset), asset.operator.reads
     if not reads.closes_ranges or now.closed_to is None:

@@ -35,8 +35,8 @@ class PendingWork:
 
         `waits_for` names the tables among its inputs that must be advanced before the asset can close results up to its watermark.
         `held_back_by` is the source that holds back this watermark, and `held_back_ms` how far it is behind the next one (see `held_back`).
-        If retention has removed rows of its inputs, `kept_from` is the first day (date) that can still be computed, and `complete_from` the
-        first one of a table that was made after that.
+        If retention has removed rows of its inputs, `kept_from` is the first day (date) that can still be computed. If the table was made
+        after that, `complete_from` is the first day (date) for which it is complete.
 
         The watermark is the one that the ledger gives the asset's operator. The lag is this watermark minus `closed_to`; before the first
         step, minus the oldest event time, or the time after which the table begins if its inputs have lost older rows. It is 0 if the asset
@@ -56,7 +56,7 @@ class PendingWork:
         return state | self._holding_source_state(asset) | self._retention_state(asset)
 
     def kept_days(self, asset: str) -> KeptDays | None:
-        """From when on an asset can still be computed, if retention has removed rows of its inputs; None if from the beginning on."""
+        """The days for which an asset can still be computed, if retention has removed rows of its inputs; None for all days."""
         return kept_days_of(self.workspace, self.workspace.assets[asset])
 
     def cut(self, source: str) -> Cut | None:
@@ -64,7 +64,7 @@ class PendingWork:
         return cut_of(self.workspace.lake, self.workspace.sources[source])
 
     def refusal_reason(self, asset: str) -> str | None:
-        """Why an asset's table is refused: it was made with other settings, or from other tables; None if it is not."""
+        """Why an asset's table is refused: it was made with other settings, or from other tables; None if it is not refused."""
         derived = self.workspace.assets[asset]
         try:
             require_same_inputs(self.workspace, derived, progress(self.workspace.lake, derived))
@@ -73,11 +73,11 @@ class PendingWork:
         return None
 
     def days(self, asset: str, since: int | None = None) -> tuple[date, date] | None:
-        """The days that an advance would compute: from the first incomplete or corrected day to the watermark's day; None for none.
+        """The days that an advance would compute: from the first incomplete or corrected day to the watermark's day; None if it has none.
 
         Args:
             asset: the asset.
-            since: for a table that was never advanced, ignore older rows than this (epoch ms) if there are newer ones. Otherwise a single
+            since: for a table that was never advanced, ignore rows older than this (epoch ms) if there are newer ones. Otherwise a single
                 row of 1970 would give fifty years of days.
         """
         if not self._has_days(asset):
@@ -87,7 +87,7 @@ class PendingWork:
         if watermark is None:
             return None
         start = self._start(asset, since) if position.closed_to is None else position.closed_to + 1
-        start = watermark if start is None else start  # no rows, only a watermark: the advance closes up to it
+        start = watermark if start is None else start  # no rows, only a watermark, up to which the advance closes
         corrected = oldest_affected_time(position)
         first = start if corrected is None else min(start, corrected)
         closes = position.closed_to is None or watermark > position.closed_to
@@ -101,8 +101,8 @@ class PendingWork:
     def upserted_tables(self) -> list[str]:
         """The assets without days (upserted tables) that have pending work, each after those that it reads.
 
-        Pending work is a new row of a source, a new step of an upstream table, a step that was killed before its changes were applied, or,
-        if keys have a TTL, any new batch.
+        Pending work is a new row of a source, a new step of an upstream table, or a step that was killed before its changes were applied.
+        If keys have a TTL, it is also a new batch: any for processing time, and one with the asset's source for event time.
         """
         tables, ledger = list[str](), self.workspace.ledger.history
         for name, asset in self.workspace.assets.items():
@@ -117,7 +117,7 @@ class PendingWork:
         return tables
 
     def idle(self) -> list[str]:
-        """The sources for which an ingest would write a control batch: they became idle, or follow the clock and results wait for it."""
+        """The sources for which an ingest would write a control batch: they became idle, or results wait for the clock that they follow."""
         ledger, sources = self.workspace.ledger, self.workspace.sources
         if not ledger.head:
             return []
@@ -125,7 +125,7 @@ class PendingWork:
         return [*idle_sources(ledger, sources, now), *waiting_sources(ledger, sources, waits, now)]
 
     def busy(self) -> str | None:
-        """The writer of an asset's table at this moment; None if no asset has one."""
+        """A process that writes the table of an asset at this moment; None if there is none."""
         return next((busy for name in self.workspace.assets if (busy := self.workspace.lake.present_writer(name))), None)
 
     def _holding_source_state(self, asset: str) -> dict[str, Any]:
@@ -162,9 +162,9 @@ class PendingWork:
         return None if first is None or not newest else (first, max(newest))
 
     def _start(self, asset: str, since: int | None = None) -> int | None:
-        """The oldest event time of an asset's sources; with `since`, the oldest known one at or after it, if there is one.
+        """The oldest event time of an asset's sources; with `since`, the oldest recorded time that is not before it, if there is one.
 
-        The ledger records the first and last time of each batch. If the first is before `since`, the last is used.
+        The ledger records the first and the last time of each batch. If the first one is before `since`, the last one is used.
         """
         sources = [self.workspace.ledger.source(name) for name in self.workspace.input_named(asset).sources]
         later_times = [time for source in sources if since is not None and (time := source.oldest_since(since)) is not None]

@@ -1,7 +1,7 @@
 """Plan the next step of an asset: a pure function of the asset's position. No Spark session is needed.
 
-The planner reads only the ledger and commits, with one exception: the event times of new rows that are not late. It gets these from a
-function (`RowTimes`), which it calls only if the ledger records new rows that are older than closed results.
+The plan depends only on the ledger and on commits, with one exception: the event times of new rows that are not late. The planner gets
+these times by calling a function (`RowTimes`), and only if the ledger records new rows that are older than closed results.
 """
 
 from collections.abc import Mapping
@@ -20,10 +20,10 @@ class StepPlan:
     """A planned step, described by its end.
 
     Args:
-        seq: the last batch that it handles.
-        closed_to: the watermark up to which results are final after it; None for an asset that closes no ranges.
-        read: for each input that is a table, the last step of that table that has been read after this step.
-        corrects: the closed results that it recomputes; None for a step that adds results.
+        seq: the last batch that the step handles.
+        closed_to: the watermark up to which results are final after the step; None for an asset that closes no ranges.
+        read: for each input that is a table, the last step of that table that this step reads.
+        corrects: the closed results that the step recomputes; None for a step that adds results.
     """
 
     seq: int
@@ -47,7 +47,7 @@ def plan_step(position: Position, *, max_step: int, until: int | None = None, ro
         The plan; None if there is nothing to do.
 
     Raises:
-        ProgressError: an upstream table is behind what the asset has read of it.
+        ProgressError: the asset has read a later step of an upstream table than the table has.
     """
     if position.asset.operator.reads.closes_ranges:
         return _plan_correction(position, row_times) or _plan_closed_range(position, max_step, until)

@@ -46,8 +46,8 @@ class Upstream:
 
     Args:
         asset: the asset that makes the table.
-        complete: up to where its rows are complete; None if it has no rows to read yet.
-        watermark: the watermark up to which its readers may close results; None while it is minus infinity.
+        complete: up to where the table's rows are complete; None if no step of it can be read yet.
+        watermark: the watermark up to which the table's reader may close results; None while it is minus infinity.
         corrected: the event times of rows that were corrected, replaced or deleted since the reader's last step; for an upserted table,
             those of all changed rows.
     """
@@ -65,8 +65,8 @@ class Upstream:
             asset: the asset that makes the table.
             now: that asset's progress.
             read: the last step that its reader has read.
-            watermark_past: the watermark up to which the reader may close results, because later results of the table are late for it;
-                None if there is none.
+            watermark_past: the watermark up to which the reader may close results even if the table lacks results, because these will be
+                late for the reader; None if there is none.
         """
         delay = asset.operator.reads.watermark_delay
         corrected = tuple(EventTimeRange(first - delay, last) for step, first, last in now.corrected if step > read)
@@ -105,7 +105,7 @@ class Position:
 
     @property
     def watermark(self) -> int | None:
-        """The watermark up to which a step may close results: the least of the operator's own and those of the input tables."""
+        """The watermark up to which a step may close results: the least of the operator's and the input tables'; None if one is None."""
         watermarks = [self.operator_watermark, *[table.watermark for table in self.tables.values()]]
         return None if None in watermarks else min(watermark for watermark in watermarks if watermark is not None)
 
@@ -163,11 +163,12 @@ def _upstream(workspace: Workspace, asset: DerivedAsset, table: DerivedAsset, re
 
 
 def _watermark_of_upserted(workspace: Workspace, asset: DerivedAsset, table: DerivedAsset, complete: CompleteUpTo, head: int) -> int | None:
-    """The watermark up to which an upserted table `table` has all rows. The table need not exist, if no row of it has arrived yet.
+    """The watermark up to which an upserted table `table` has all rows. The table need not exist if it has no row yet.
 
-    It is the operator's watermark after the last batch that the table has handled, or that brought it no rows. If the table reads another
-    table, the result is at most the other table's watermark as of the step that was read. While all sources of the table are idle, it is
-    the watermark of the reader: every later change of the table corrects the reader's results.
+    It is the watermark of the table's operator after the last batch that the table has handled; later batches that cannot change its rows
+    count as handled. If the table reads another table, it is at most the watermark of that other table, and None while the table has not
+    read the newest step of it. While the table has handled all batches and all of its sources are idle, it is the watermark of the reader:
+    every later change of the table corrects the reader's results.
     """
     seq = head if not can_change_rows(workspace.ledger.history, table, complete.seq, head) else min(complete.seq, head)
     if input_timeline(workspace, table.name).idle[seq] and seq == head:

@@ -21,9 +21,9 @@ _FIRST_TIME, _LAST_TIME = 0, 32_503_680_000_000
 class QuerySteps(ClosedRanges):
     """Advances a table by its streaming query.
 
-    The first step of a query reads the rows from the lookback on, up to its batch, which fill the query's state. Each later step reads new
-    batches only.
-    A step that does not end at the operator's watermark, because the table is far behind, is computed as a closed range and ends the query.
+    The first step of a query also reads the old rows of the lookback, which fill the query's state. Each later step reads only the rows of
+    new batches. A step that does not end at the operator's watermark, because the table is far behind, is computed as a closed range, and
+    ends the query. So are the table's first step, and a step whose times Spark's watermark cannot represent exactly.
 
     Args:
         queries: the running queries.

@@ -1,7 +1,8 @@
 """Find the steps whose keys have so many rows that a join should split them by time.
 
-A join compares every two rows of a key. That is quick if keys have few rows, but the cost of a key grows with the square of its rows.
-Before a step over many rows, a short part of its time is read, to estimate how many comparisons each row would take.
+A join compares each left row of a key with each right row of it. That is quick if keys have few rows, but the cost of a key grows with the
+square of its rows. Before a step over many rows, the rows of a short part of its time range are read, to estimate how many comparisons each
+row would take.
 """
 
 from collections.abc import Sequence
@@ -23,11 +24,11 @@ from platform_defs.engine.inputs.workspace import Workspace
 from platform_defs.engine.lake.small_queries import collect
 
 MANY_ROWS = 1_000_000
-"""A step over fewer rows is not estimated: the estimate would take longer than it could save."""
+"""For a step over fewer rows nothing is estimated: the estimate would take longer than it could save."""
 _PARTS = 16
 """The estimate reads one of this many parts of the rows."""
 _MANY_COMPARISONS = 32
-"""The comparisons for each row from which a join in time buckets is quicker, although each row costs more with them."""
+"""With at least this many comparisons for each row, a join in time buckets is quicker, although buckets make each row more costly."""
 _GROUPS = 1 << 16
 """Keys are counted in this many groups, by a hash, so that the estimate does not shuffle all keys."""
 _SIDE = temporary("side")
@@ -59,7 +60,7 @@ def split_keys(workspace: Workspace, asset: DerivedAsset, closing: ClosedRange, 
 
 
 def _comparisons_per_row(frames: Sequence[DataFrame], key: Sequence[str]) -> float:
-    """About how many comparisons of two rows of a key a join of two frames makes, per row of both frames."""
+    """About how many comparisons of two rows a join of two frames makes, divided by the number of rows of both frames."""
     keys = [frame.select(*key, F.lit(side).alias(_SIDE)) for side, frame in enumerate(frames)]
     rows = reduce(DataFrame.union, keys).where(reduce(and_, [F.col(column).isNotNull() for column in key]))
     # the union gives both sides one type, as the join does: equal numbers of two types have different hashes

@@ -1,7 +1,7 @@
 """The streaming queries of tables with `streams_as="query"`: each keeps the operator's state in Spark while a stream runs.
 
-A query is a cache of what a step would read from the event logs. It starts with rows of the logs, and is fed the rows of each step. It is
-dropped when the table has a step that it was not fed. No later process reads its files.
+A query is a cache of what a step would read from the event logs. It starts with rows of the logs, and is fed the rows of each step. If the
+table has a step whose rows it was not fed, the query is dropped. No later process reads a query's files.
 """
 
 import uuid
@@ -36,7 +36,7 @@ MOST_STEPS = 1_000
 """After this many steps a query is replaced by a new one, so that its input and output do not grow for ever."""
 _WATERMARK, _WHICH, _FED = "watermark", "which", "fed"
 _EVERY_FILE = (1 << 31) - 1
-"""More files than a commit has: the watermark must not come before rows of its commit, which Spark would then drop."""
+"""More files than a commit has, so that Spark reads a whole commit at once: it would drop rows that it read after their watermark."""
 _SETTINGS = {
     "spark.sql.streaming.noDataMicroBatches.enabled": "true",  # a watermark finalizes results at once, without further rows
     "spark.sql.streaming.pollingDelay": "100ms",
@@ -108,11 +108,11 @@ class RunningQuery:
         """Feed the rows of a step, and return the results that are final in its range; later results are kept for later steps.
 
         Args:
-            frames: the rows of each input that are not late: those that the query does not have.
+            frames: the rows of each input that the query does not have yet, without late rows.
             closing: the range.
 
         Raises:
-            QueryError: Spark refuses the query, or the query has ended, or has dropped a row.
+            QueryError: Spark refuses the query, or the query has ended, has dropped a row, or has not reached the watermark.
         """
         self._feed(frames, watermark := self._operator.query_watermark(closing.upto))
         query = self._query or self._start()
@@ -131,7 +131,7 @@ class RunningQuery:
             remove_queries(self._spark, self._lake, self._folder)
 
     def _feed(self, frames: Sequence[DataFrame], watermark: int) -> None:
-        """Commit rows and the watermark to the query's input, in one commit."""
+        """Commit the rows and a row with the watermark to the query's input, in one commit."""
         self.steps += 1
         marker = self._spark.createDataFrame(pa.table({_WATERMARK: pa.array([watermark], pa.int64())}))
         marker = marker.select(F.lit(-1).alias(_WHICH), timestamp(F.col(_WATERMARK)).alias(_WATERMARK), *self._inputs(-1))
@@ -169,7 +169,7 @@ class RunningQuery:
         return source.where(F.greatest(is_own, F.spark_partition_id() < 0)).select(f"{_column(index)}.*")
 
     def _require_all(self, query: StreamingQuery, watermark: int) -> None:
-        """Raise `QueryError` if Spark dropped a row since the last step, or has not reached the watermark: its state is then wrong."""
+        """Raise `QueryError` if Spark dropped a row since the last step, or has not reached the watermark: the state is then wrong."""
         batches = [batch for batch in query.recentProgress if batch.batchId > self._last_batch]
         self._last_batch = max([self._last_batch, *[batch.batchId for batch in batches]])
         if dropped := sum(state.numRowsDroppedByWatermark for batch in batches for state in batch.stateOperators):
@@ -179,7 +179,7 @@ class RunningQuery:
             raise QueryError.behind(self._asset.name, reached, required)
 
     def _new_results(self) -> DataFrame:
-        """The results since the last step, with those that were not final then; they are computed once."""
+        """The results since the last step, and the earlier ones that were not final at that step. They are computed once."""
         read = self._spark.read.schema(cast(StructType, self._schema))
         files = {unquote(file) for file in read.parquet(self._path("output")).inputFiles()} - self._read_files
         self._read_files |= files
@@ -218,7 +218,7 @@ class RunningQueries:
         return query if query is not None and fed_step == step is not None and query.steps < MOST_STEPS else None
 
     def remember(self, table: str, step: str | None, query: RunningQuery) -> None:
-        """Remember that a query was fed up to the step with this id; None while it is fed a step that is not committed yet."""
+        """Remember that a query was fed the steps up to the one with this id; None while it is fed a step that is not committed yet."""
         with self._lock:
             self._running[table] = step, query
 

@@ -1,4 +1,4 @@
-"""Makes and records, batch by batch, the lateness decisions that need more than a row and a watermark.
+"""Makes and records, batch by batch, the lateness decisions that depend on more than a row and a watermark.
 
 The table `verdicts/<asset>` contains the decisions: `which` (the input), `seq`, `arrival`, and `session`, which is null for a late row.
 Each commit records the batch that it decides, so after a kill the next run continues with the batch after it. A batch without rows
@@ -27,7 +27,7 @@ from platform_defs.engine.ledger import watermarks
 
 
 def decide_lateness(workspace: Workspace, asset: DerivedAsset, head: int) -> None:
-    """Decide and record which rows are late, for each batch up to `head` that is not decided; only for operators that ask for it.
+    """Decide and record which rows are late, for each batch up to `head` that is not decided. Does nothing without `Reads.recorded`.
 
     Raises:
         OperatorError: the operator has no `lateness_decisions`.

@@ -20,7 +20,7 @@ class ShownWindows:
 
     Args:
         key: the columns that identify a window: the operator's key, `window_start` and `window_end`.
-        are_sessions: whether windows grow and merge: a session continues those that were shown before and lie within it.
+        are_sessions: whether windows grow and merge: a session continues the sessions that were shown before and lie within it.
     """
 
     key: tuple[str, ...]
@@ -32,9 +32,9 @@ class ShownWindows:
         """The results to show.
 
         Args:
-            trigger: the trigger. It decides by windows with a present result, also if the result is not in the table.
+            trigger: the trigger. It decides for each window with a present result, even if the table's shape leaves the result out.
             present: the present results of the open windows, with `ROWS_SEEN`.
-            table_rows: those of them that the table's shape selects, with its columns.
+            table_rows: the present results that the table's shape selects, with the columns of the table.
             shown: the results that were last shown.
             now: the watermark and the clock.
             before: the same at the last advance that evaluated the trigger.
@@ -48,7 +48,7 @@ class ShownWindows:
         return fired.unionByName(still_shown)
 
     def _still_open(self, present: DataFrame, shown: DataFrame, watermark: int | None) -> DataFrame:
-        """The shown results of windows that are not final; a session that has grown is final later than when it was shown."""
+        """The shown results of windows that are not final. A session that has grown since it was shown is final later than it was then."""
         if watermark is None:
             return shown
         is_open = F.col(FINAL_AT) > instant(watermark, FINAL_AT)
@@ -59,7 +59,7 @@ class ShownWindows:
         return still_open.unionByName(grown)
 
     def _count_rows(self, present: DataFrame, shown: DataFrame) -> DataFrame:
-        """The present windows, each with the number of its rows now, and when it was last shown."""
+        """The present windows, each with its number of rows now (`_NOW`), and its number of rows when it was last shown (`_BEFORE`)."""
         windows = present.groupBy(*self.key).agg(F.max(ROWS_SEEN).alias(_NOW))
         shown_windows = shown.groupBy(*self.key).agg(F.max(ROWS_SEEN).alias(_BEFORE))
         compared = windows.alias("w").join(shown_windows.alias("s"), self._continues("w", "s"), "left")

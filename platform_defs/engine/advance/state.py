@@ -21,9 +21,9 @@ class StatePart:
     """Rows of one table of the lake.
 
     Args:
-        kind: where they are.
+        kind: where the rows are.
         table: the name of the table.
-        within: the ranges of their columns.
+        within: for columns of the rows, the first and the last value; None for no end.
     """
 
     kind: StateKind
@@ -36,7 +36,7 @@ class StatePart:
 
 
 def input_rows(workspace: Workspace, asset: DerivedAsset, index: int, now: Progress, first: int | None = None) -> Iterator[StatePart]:
-    """The rows of an input that later steps of an asset may read: of a source those of handled batches, and of a table all.
+    """The rows of an input that later steps of an asset may read: for a source the rows of handled batches, for a table all rows.
 
     Args:
         workspace: the session, the lake and its ledger.

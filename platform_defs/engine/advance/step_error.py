@@ -1,4 +1,4 @@
-"""The error of a step in which an expression fails for a row of the log: it names the asset, the error condition and the remedies."""
+"""Errors of a step that its rows cause: they name the asset, what is wrong and the remedies, and quote no row."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -63,7 +63,7 @@ class PromiseError(TidemarkError, RuntimeError):
 
 @contextmanager
 def naming_step_errors(asset: str) -> Iterator[None]:
-    """Replace Spark's error of a failed expression, whose text may quote rows, by one that names the asset.
+    """Replace Spark's error of a failed expression, whose text may quote rows, by an error that names the asset.
 
     Raises:
         StepError: an expression failed.

@@ -37,7 +37,7 @@ class StepInputs(ABC):
     asset: DerivedAsset
 
     def names_former_keys(self, row_key: Sequence[str]) -> bool:
-        """Whether the changes of the input have both keys of a row that moves from one key to another.
+        """Whether the changes of the input have both keys of a row that moves from one key to another; false by default.
 
         Args:
             row_key: the columns by which a row replaces another (see `ByKey`).
@@ -46,17 +46,17 @@ class StepInputs(ABC):
 
     @abstractmethod
     def all_rows(self, after: Progress) -> list[DataFrame]:
-        """Each input's rows up to and including those that the step to `after` handles."""
+        """Each input's rows, up to and including the rows that the step to `after` handles."""
 
     @abstractmethod
     def new_rows(self, before: Progress, after: Progress) -> list[DataFrame] | None:
-        """Each input's rows, or changes, that a step handles; None if deleted rows cannot be known any more."""
+        """Each input's rows, or changed rows, that a step handles; None if deleted rows can no longer be read."""
 
     @abstractmethod
     def mergeable_rows(self, before: Progress, after: Progress) -> list[DataFrame] | None:
-        """The rows of `new_rows`, if an operator can merge them into its own rows; None if rows were deleted or replaced.
+        """The rows that the operator can merge into its own rows: those of `new_rows`, if no row of the input was deleted or replaced.
 
-        If the operator reads change kinds, they are the last change of each key.
+        Otherwise, of an upserted table, if the operator reads change kinds, the last change of each key; else None.
         """
 
     @abstractmethod
@@ -85,11 +85,11 @@ class SourceRows(StepInputs):
         return self.new_rows(before, after)
 
     def clock(self, kind: TimeKind, after: Progress) -> int | None:
-        """The asset's watermark after the last batch that the step handles, or the processing time of that batch."""
+        """The asset's watermark after the last batch that the step handles; by processing time, the time of that batch."""
         return clock_of_sources(self.workspace, self.asset, kind, after.seq)
 
     def rows_since(self, first: int, kind: TimeKind, after: Progress) -> list[DataFrame]:
-        """The rows up to the last batch that the step handles; by processing time, those of the batches since then."""
+        """The rows since `first`, up to the last batch that the step handles; by processing time, the rows of the batches since `first`."""
         if kind == "event":
             return self._rows(after.seq, Span(first))
         first_batch, times = self.workspace.ledger.processing_times(after.seq)
@@ -101,9 +101,9 @@ class SourceRows(StepInputs):
 
 @dataclass(frozen=True)
 class TableRows(StepInputs):
-    """The rows of a table, by step. The first time that it is read, all of its rows are new.
+    """The rows of a table, by step. When the table is read for the first time, all of its rows are new.
 
-    An operator that reads change kinds gets each row with the kind `+I`; if it merges changes, it gets the kind of each change.
+    An operator that reads change kinds gets each row with the kind `+I`; if it merges changes, it gets each change with its own kind.
 
     Args:
         upstream: the table.
@@ -112,9 +112,10 @@ class TableRows(StepInputs):
     upstream: DerivedAsset
 
     def names_former_keys(self, row_key: Sequence[str]) -> bool:
-        """Whether the table is upserted by some of these columns: its changelog then has each row that another one replaces.
+        """Whether the table is upserted, all columns of its key are in `row_key`, and the asset's preparation keeps them.
 
-        In final results, and in a table with other key columns, the row that is replaced stays, so the changes do not have it.
+        The changelog then has each row that another one replaces. In final results, and in a table with other key columns, the row that is
+        replaced stays, so the changes do not have it.
         """
         emits, preparation = self.upstream.operator.emits, self.asset.preparation(0)
         return emits.upserts and {*emits.key} <= {*row_key} and (preparation is None or preparation.keeps(emits.key))
@@ -137,7 +138,7 @@ class TableRows(StepInputs):
         return [self._as_inserts(rows)]
 
     def new_rows(self, before: Progress, after: Progress) -> list[DataFrame] | None:
-        """The changed rows of the table's steps to read."""
+        """The rows that the table's steps to read have changed; all rows if no step was read before."""
         read = before.read.get(self.upstream.name, 0)
         if not read:
             return self.all_rows(after)
@@ -145,7 +146,7 @@ class TableRows(StepInputs):
         return None if changed is None else [self._as_inserts(changed)]
 
     def mergeable_rows(self, before: Progress, after: Progress) -> list[DataFrame] | None:
-        """The new rows of final results; of an upserted table, for an operator that reads change kinds, the last change of each key."""
+        """The new rows of final results without corrections; of an upserted table, the last change of each key (see `StepInputs`)."""
         read, upto = before.read.get(self.upstream.name, 0), after.read[self.upstream.name]
         if not read or self.changes.has_only_additions(read, upto):
             return self.new_rows(before, after)
@@ -156,7 +157,10 @@ class TableRows(StepInputs):
         return [self._prepared(changes, kind)]
 
     def clock(self, kind: TimeKind, after: Progress) -> int | None:
-        """The table's watermark as of the last step to read; later batches of the ledger, and results not closed yet, have no effect."""
+        """The table's watermark as of the last step to read, whatever the kind; None for an upserted table.
+
+        Later batches of the ledger, and results that are not closed yet, have no effect.
+        """
         return self.changes.watermark(after.read[self.upstream.name])
 
     def rows_since(self, first: int, kind: TimeKind, after: Progress) -> list[DataFrame]:
@@ -181,7 +185,7 @@ def step_inputs(workspace: Workspace, asset: DerivedAsset) -> StepInputs:
 
 
 def clock_of_sources(workspace: Workspace, asset: DerivedAsset, kind: TimeKind, seq: int) -> int | None:
-    """The time in ms after a batch by which keys expire: the asset's watermark, or the batch's processing time; None if there is none."""
+    """The time (epoch ms) by which keys expire after a batch: the asset's watermark, or the batch's processing time; None if none."""
     if kind == "event":
         return operator_timeline(workspace, asset).after[seq]
     return workspace.ledger.processing_time(seq)

@@ -37,7 +37,7 @@ def _sources(ledger: History, asset: DerivedAsset) -> list[SourceHistory]:
 
 
 def cut_batches(ledger: History, asset: DerivedAsset, after: int, head: int, max_step: int) -> int:
-    """The last batch of a step that handles batches: at most `max_step` rows in all, but at least one batch with rows."""
+    """The last batch of a step that handles batches: with at most `max_step` rows in all, but with at least one batch with rows."""
     batches = [source.batches_with_rows(after, head).select(["seq", "accepted"]) for source in _sources(ledger, asset)]
     if not batches:
         return head
@@ -63,8 +63,8 @@ class _Distribution:
 
     Args:
         first: the first millisecond of each interval.
-        last: the last millisecond of each.
-        rows: the estimated number of rows in each.
+        last: the last millisecond of each interval.
+        rows: the estimated number of rows in each interval.
     """
 
     first: pa.ChunkedArray
@@ -85,7 +85,7 @@ class _Distribution:
         return pc.sum(pc.multiply(rows, share)).as_py() or 0.0
 
     def last_time_with(self, after: int, max_rows: float, low: int, high: int) -> int:
-        """The last `time` in `low <= time < high` with at most `max_rows` rows in `after < event_time <= time`; `low` if there is none."""
+        """The last `time` in `low <= time < high` with at most `max_rows` rows in `after < event_time <= time`; `low` if none has."""
         while high - low > 1:
             middle = (low + high) // 2
             low, high = (middle, high) if self.rows_within(after, middle) <= max_rows else (low, middle)
@@ -96,8 +96,8 @@ def cut_time(ledger: History, asset: DerivedAsset, after: int | None, upto: int,
     """The watermark up to which a step finalizes results, so that the step reads about `max_step` rows; at least 1 ms after `after`.
 
     For each batch the ledger records the number of rows, their time range and, for a long range, quantiles of the event time. The estimate
-    assumes that rows are spread evenly between neighbours of these times. Rows of derived inputs are not counted, so an asset that reads
-    only tables finalizes everything in one step.
+    assumes that rows are spread evenly between neighbouring ones of these times. Rows of derived inputs are not counted, so an asset that
+    reads only tables finalizes everything in one step.
     """
     lookback = asset.operator.reads.longest_lookback
     rows = _distribution(ledger, asset, None if after is None else after - lookback, head)
@@ -116,9 +116,9 @@ class RowsOfRange:
     """The estimated source rows with event times in a range.
 
     Args:
-        rows: the distribution of the rows, also of some outside the range.
+        rows: the distribution of the rows, and of some rows outside the range.
         after: the last millisecond before the range, in epoch ms.
-        upto: the last time of the range.
+        upto: the last millisecond of the range, in epoch ms.
     """
 
     rows: _Distribution
@@ -138,7 +138,7 @@ class RowsOfRange:
 
 
 def rows_of_range(ledger: History, asset: DerivedAsset, after: int | None, upto: int, head: int) -> RowsOfRange:
-    """The estimated source rows with `after < event_time <= upto` that an asset reads up to batch `head`; None for no lower bound."""
+    """The estimated source rows with `after < event_time <= upto` that an asset reads up to batch `head`; `after` None for all earlier."""
     rows = _distribution(ledger, asset, after, head)
     if not len(rows.rows):
         return RowsOfRange(rows, upto, upto)
@@ -166,7 +166,7 @@ _INTERVAL_SCHEMA = pa.schema([("first_event_time", pa.int64()), ("last_event_tim
 
 
 def _intervals_between_quantiles(spread: Sequence[int], accepted: int) -> pa.Table:
-    """A batch's rows between neighbouring quantiles. The few outliers at both ends count at the quantile next to them."""
+    """A batch's rows between neighbouring quantiles. The few outliers at each end count at the time of the quantile next to them."""
     ends = list(itertools.pairwise(spread))
     shares = [high - low for low, high in itertools.pairwise(SHARES)]
     ends[0], ends[-1] = (spread[1], spread[1]), (spread[-2], spread[-2])

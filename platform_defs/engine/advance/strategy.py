@@ -1,4 +1,4 @@
-"""The base class of the strategies: each computes the rows of a step, which are appended to a table or merged into it."""
+"""The base class of the strategies. Each computes the rows of a step, and appends them to the asset's table or merges them into it."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
@@ -34,7 +34,7 @@ class Strategy(ABC):
 
     @property
     def inputs(self) -> StepInputs:
-        """The rows of sources, batch by batch, or an upstream changelog, step by step."""
+        """The rows of sources, batch by batch, or the changes of an upstream table, step by step."""
         return step_inputs(self.workspace, self.asset)
 
     @property
@@ -60,7 +60,7 @@ class Strategy(ABC):
 
     @abstractmethod
     def state(self, now: Progress) -> Iterator[StatePart]:
-        """The rows that later steps may read again, apart from the rows that they handle."""
+        """The stored rows that later steps may read in addition to the new rows that they handle."""
 
     def all_results(self, after: Progress) -> DataFrame:
         """The table's rows at a progress, recomputed from all input rows."""

@@ -1,7 +1,7 @@
 """Write an upserted table: commit a step's changes to the changelog with its progress, then apply them to the current table.
 
 The commit to the changelog is the commit point. The current table's own commit records the last step of the changelog that was applied.
-So a step after a kill finds out which changes it still has to apply.
+So the next run after a kill knows which changes it must still apply.
 """
 
 from dataclasses import dataclass, replace
@@ -40,7 +40,7 @@ class UpsertedTable:
     asset: DerivedAsset
 
     def commit(self, changes: DataFrame, after: Progress) -> int:
-        """Commit changes to the changelog with the progress after them, and apply them to the current table; returns their number."""
+        """Commit changes to the changelog with a step's progress, and apply them to the current table; returns the number of changes."""
         check_free(changes, STEP)
         check_free(changes, CHANGED_AT)
         number = F.length(CHANGE).cast("bigint")  # `parameter` needs a bigint column that is never null
@@ -87,7 +87,7 @@ class UpsertedTable:
             raise ProgressError.lost_changelog(self.asset.name, self.asset.changelog, applied.value["step"])
 
     def _apply(self, step_id: str | None = None, changes: DataFrame | None = None) -> None:
-        """Apply the steps of the changelog that the current table lacks. Idempotent: the table's own commit records the last one.
+        """Apply the steps of the changelog that the current table lacks. Idempotent: the table's own commit records the last applied step.
 
         Args:
             step_id: the `id` of the step that this process has just committed; None for none.

@@ -1,4 +1,4 @@
-"""Upserts: a step merges new rows into the current rows, or recomputes the keys that new rows or the time affect."""
+"""Upserts: a step merges new rows into the current rows, or recomputes the keys that new rows or a later time affect."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -28,7 +28,7 @@ from platform_defs.engine.lake.small_queries import count, materialize
 class MergedRows(Strategy):
     """Advances an asset whose operator merges new rows into its own current rows.
 
-    If an input table's rows were deleted or replaced, the step recomputes the keys of these rows, as `RecomputedKeys` does.
+    If rows of an input table were deleted or replaced, and cannot be merged, the step recomputes their keys, as `RecomputedKeys` does.
 
     Args:
         reads: what a step reads.
@@ -42,7 +42,7 @@ class MergedRows(Strategy):
         return self._recomputed_keys.results(before, after) if new_rows is None else self.asset.rows(*new_rows)
 
     def changes(self, table: UpsertedTable, before: Progress, after: Progress) -> DataFrame:
-        """The difference between the current rows that new rows may change and the same rows merged with them."""
+        """The difference between the current rows that new rows may change, and these rows after the new rows are merged into them."""
         operator = self.asset.operator
         if not isinstance(operator, Incremental):
             raise OperatorError(f"{type(operator).__name__} reads new batches and upserts, so it needs a `fold(current, *frames)`")
@@ -50,7 +50,7 @@ class MergedRows(Strategy):
         if new_rows is None:
             return self._recomputed_keys.changes(table, before, after)
         current = self._current(table, new_rows)
-        if before.step:  # it is read twice, and is small: it has at most as many keys, or partitions of a Top-N, as the step has rows
+        if before.step:  # read twice, and small: it has at most as many keys, or partitions of a Top-N, as the step has new rows
             current = materialize(current)
         return difference(self.asset.shaped(current), self.asset.shaped(operator.fold(current, *new_rows)), key=self.key)
 
@@ -58,8 +58,8 @@ class MergedRows(Strategy):
         """Compute and commit the step.
 
         Raises:
-            PromiseError: the input breaks a promise of the user. If it breaks only a derived promise, there is no error: the step is
-                computed from all rows of the affected keys.
+            PromiseError: the input breaks a promise of the user. If the broken promise was derived from the input, there is no error: the
+                step is computed from all rows of the affected keys.
         """
         try:
             return super().step(before, after)
@@ -94,7 +94,7 @@ class MergedRows(Strategy):
 
 
 def recomputed_keys(workspace: Workspace, asset: DerivedAsset, reads: NewRows) -> "RecomputedKeys":
-    """The strategy that gives the same rows as `MergedRows` from all rows of the affected keys, without the table's own rows."""
+    """The strategy that computes the same rows as `MergedRows`, but from all rows of the affected keys instead of the table's own rows."""
     return RecomputedKeys(workspace, asset, reads.recomputing(asset.operator.emits.key))
 
 
@@ -116,7 +116,7 @@ class RecomputedKeys(Strategy):
     def changes(self, table: UpsertedTable, before: Progress, after: Progress) -> DataFrame:
         """The difference between the current rows of the affected keys and their rows after the step.
 
-        The affected keys are those of new rows, and those whose TTL has ended. If the step's deleted rows are not known any more, all rows
+        The affected keys are those of new rows, and those whose TTL has ended. If the step's deleted rows can no longer be read, all rows
         are compared.
         """
         keys = self._affected_keys(before, after)
@@ -127,7 +127,7 @@ class RecomputedKeys(Strategy):
         within_ttl = self._within_ttl(after)
         by_clock = self.reads.ttl_by == "processing"
         if within_ttl is not None and by_clock and self.workspace.ledger.was_clock_set_back(before.seq, after.seq):
-            keys = within_ttl  # the clock had been ahead and was set back, so that removed keys are within their TTL again
+            keys = within_ttl  # the clock had been ahead and was set back, so that keys whose rows were removed are within their TTL again
             rows = self._of_keys(keys, after)
         return self._difference(table, keys, rows, within_ttl)
 
@@ -161,7 +161,7 @@ class RecomputedKeys(Strategy):
         return bool(self.reads.row_key) and not self.inputs.names_former_keys(self.reads.row_key)
 
     def _affected_keys(self, before: Progress, after: Progress) -> DataFrame | None:
-        """The keys of the step's rows; if rows can move, also the keys of the rows that these replace. None if they are not known.
+        """The keys of the step's rows; if rows can move, also the keys of the rows that these replace. None if deleted rows are not known.
 
         A row that was deleted is only in the changes, and the row that it had replaced is only among all rows.
         """
@@ -184,12 +184,12 @@ class RecomputedKeys(Strategy):
         return rows_of_keys(self.asset.rows(*[rows_of_keys(frame, row_keys, row_key) for frame in self.inputs.all_rows(after)]), keys, key)
 
     def _within_ttl(self, after: Progress) -> DataFrame | None:
-        """The keys with a row that is not older than the TTL after a batch; None if keys have no TTL, or there is no watermark yet."""
+        """The keys with a row that is not older than the TTL after a step; None if keys have no TTL, or there is no watermark yet."""
         oldest = self._oldest_within_ttl(after)
         return None if oldest is None else keys_of(self.inputs.rows_since(oldest, self.reads.ttl_by, after), self.reads.key)
 
     def _oldest_within_ttl(self, after: Progress) -> int | None:
-        """The oldest time in ms within the TTL after a batch; None if keys have no TTL, or there is no watermark yet."""
+        """The oldest time (epoch ms) within the TTL after a step; None if keys have no TTL, or there is no watermark yet."""
         if self.reads.ttl is None:
             return None
         clock = self.inputs.clock(self.reads.ttl_by, after)
@@ -209,7 +209,7 @@ class KeysOfKeptRows(RecomputedKeys):
         return row_count
 
     def state(self, now: Progress) -> Iterator[StatePart]:
-        """The table's own rows and the kept rows, or all rows of the input if the next step makes the kept rows from these."""
+        """The table's own rows and the kept rows; or all rows of the input, if the next step makes the kept rows from them."""
         yield StatePart("table", self.asset.name)
         yield from KeptRows(self.workspace, self.asset, self.reads).state(now)
 

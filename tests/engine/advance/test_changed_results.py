@@ -107,7 +107,7 @@ def test_a_table_that_deltalake_cannot_compare_is_changed_by_spark(spark: SparkS
     assert sorted(map(str, rows_of(lake.read(spark, "t"), "x"))) == ["(0.0,)", "(nan,)"]
 
 
-def test_a_correction_that_was_made_is_refused(spark: SparkSession, lake: Lake) -> None:
+def test_a_correction_that_was_already_made_is_refused(spark: SparkSession, lake: Lake) -> None:
     lake.overwrite(_frame(spark, HELD), "t", {"m": 2}, number=2)
     with Changes.compute(_changes(spark, ("k", "n"))) as changes, pytest.raises(LakeError, match="another writer"):
         changes.apply(lake, "t", ("k", "n"), {"m": 2}, 2)

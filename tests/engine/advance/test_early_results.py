@@ -279,7 +279,9 @@ def test_an_order_in_the_notation_of_an_earlier_version_continues_the_early_resu
         engine.advance("top")
     replay(engine, [{"l": [Event("a", 9, 2)]}])
     engine.advance("top")
-    assert rows_of(engine.views.with_early("top"), "k", "v") == [("a", 2)], "one row since what was shown does not let the trigger fire"
+    assert rows_of(engine.views.with_early("top"), "k", "v") == [("a", 2)], (
+        "one row since the last shown result does not make the trigger fire"
+    )
 
 
 def test_a_trigger_can_change_without_recomputing_the_table(make_engine: MakeEngine) -> None:

@@ -52,7 +52,7 @@ CASES = [
         None,
     ),
     Case(
-        "such a table holds back its reader after a batch of an earlier version",
+        "a table whose sources an earlier version recorded as idle holds back its reader",
         {"l": {"watermark": START, **SILENT}, "r": {"watermark": START + MINUTE, **SILENT}, "other": {"watermark": START + 2 * HOUR}},
         "of_pairs",
         HoldingSource("l", MINUTE),

@@ -81,7 +81,8 @@ class Case:
         tables: the upstream tables.
         max_step: how many rows a step may read.
         until: the watermark up to which results may be final.
-        on_time: the first and last event time of new rows that are not late; None if there are none. The default fails if they are read.
+        on_time: the first and last event time of new rows that are not late; None if there are none. By default the test fails if the
+            planner asks for them.
     """
 
     id: str
@@ -266,7 +267,9 @@ BATCHES = [
         StepPlan(2),
         Progress(step=1, seq=1),
     ),
-    Case("an event-time TTL: one of another source does not", EVENT_TTL, [_rows(1, 5), _without_rows(2, "views")], None, ONE_BATCH),
+    Case(
+        "an event-time TTL: a batch of another source allows no step", EVENT_TTL, [_rows(1, 5), _without_rows(2, "views")], None, ONE_BATCH
+    ),
     Case(
         "a processing-time TTL: every batch moves the clock",
         CLOCK_TTL,

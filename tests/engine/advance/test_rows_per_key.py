@@ -53,7 +53,7 @@ def test_only_a_step_whose_keys_have_many_rows_is_joined_in_buckets(make_engine:
 
 
 def _events(name: str) -> list[Event]:
-    """One row every half minute: of one key, or each of a key of its own."""
+    """One row every half minute: all with one key, or each with a key of its own."""
     if name == "nobody":
         return []
     return [Event("7" if name in ("l", "r", *NUMBERS) else f"k{n}", n, n * MINUTE // 2) for n in range(600)]

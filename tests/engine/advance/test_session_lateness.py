@@ -1,4 +1,7 @@
-"""Lateness decisions of sessions: a step reads no more rows and decisions of an old lake than of a new one, whoever wrote them."""
+"""Lateness decisions of sessions: a step on an old lake reads no more rows and decisions than on a new one.
+
+Decisions that an earlier version wrote without statistics are read by each step.
+"""
 
 import random
 from collections import Counter

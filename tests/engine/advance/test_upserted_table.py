@@ -1,4 +1,4 @@
-"""The changes of a step are applied to an upserted table as they are in memory, but only those of the step in the changelog."""
+"""A step's changes are applied to an upserted table from memory, but only if they are those of the newest step in the changelog."""
 
 import pyarrow as pa
 import pytest
@@ -58,7 +58,7 @@ def test_only_the_changes_of_the_committed_step_are_applied_from_memory(
 
 
 def test_keys_with_a_collation_are_merged_into_a_large_table(make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The statistics of the changelog are of the bytes of its texts: by the collation, no key is between `B` and `a`."""
+    """The statistics of the changelog compare texts by their bytes, from `B` to `a`. By the collation, no key is between these two."""
     monkeypatch.setattr(Lake, "is_large", lambda *_: True)
     schema = StructType().add("k", StringType("UTF8_LCASE")).add("v", "integer").add("ts", "timestamp")
     total = Aggregate(by="k", aggregates={"total": "sum(v)"})
