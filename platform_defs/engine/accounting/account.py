@@ -1,8 +1,8 @@
 """The conservation law: every accepted row is matched, unmatched, pending, late or filtered. It is checked by side and day of event time.
 
 The terms are counted in one of three ways: by the rows that results name (`traced_rows`), by the time at which rows are finalized
-(`counted_rows`), or by the batches that the table has handled (`upserted_rows`). The results are also recomputed from the log and compared
-row by row. So the account of a side and day shows a deleted, duplicated or altered row of the table, even if the sums are still right.
+(`counted_rows`), or by the batches that the table has handled (`upserted_rows`). The results are also recomputed from the log, and compared
+with the table row by row. So an account shows a deleted, duplicated or altered row of the table, even if the sums are still right.
 """
 
 from collections.abc import Mapping, Sequence
@@ -28,7 +28,7 @@ from platform_defs.engine.lake.small_queries import collect, count
 from platform_defs.engine.ledger.columns import pc
 
 Differences = dict[tuple[str, int], tuple[int, int]]
-"""By source and `seq`, the number of a batch's rows in the ledger and in the log, if they differ."""
+"""For each batch, by source and `seq`, whose numbers of rows in the ledger and in the log differ: these two numbers."""
 
 
 @dataclass(frozen=True)
@@ -36,9 +36,9 @@ class CountedBatches:
     """The batches whose numbers of rows in ledger and log were compared.
 
     Args:
-        compared: by source, the first and the last of its batches that were compared, with all between them; a source without one is left
-            out.
-        differences: the batches whose numbers differ. The number in the ledger is that of the accepted rows, less those that retention
+        compared: by source, the first and the last batch that were compared, as were all between them. A source without compared batches is
+            left out.
+        differences: the batches whose numbers differ. The number in the ledger is that of the accepted rows, minus the rows that retention
             has removed.
     """
 
@@ -50,18 +50,18 @@ def account(advance: Advance, days: tuple[date, date] | None = None) -> list[Day
     """Account for the rows of an asset's inputs.
 
     If the results name the rows of sources, each row is looked up in the results. Otherwise (windows or derived inputs) rows are counted by
-    the time at which they are finalized: rows in closed windows are `matched`, rows in open windows `pending`, and rows in no window
-    `unmatched`; missing and extra results are reported on the day of their `final_at`, on every side. For an asset that closes no ranges
-    see `upserted_account`. The rows that the asset's preparation of an input leaves out are always `filtered`.
+    the time at which they are finalized: rows only in closed windows are `matched`, rows in an open window `pending`, and rows in no window
+    `unmatched`. Missing and extra results are then reported on the day of their `final_at`, on every side. For an asset that closes no
+    ranges see `upserted_account`. The rows that the asset's preparation of an input leaves out are always `filtered`.
 
-    Days whose rows retention has removed have the totals of their last account, and are not computed again; see `retained_days`.
+    For days whose rows retention has removed, the account has the totals of their last account; see `retained_days`.
 
     Args:
         advance: the asset.
         days: the first and last day of the rows' event times; None for all.
 
     Returns:
-        One account for each side and day with rows or results; none while an input has no table yet.
+        One account for each side and day with rows or results; none for an asset without a step while an input has no table yet.
 
     Raises:
         OperatorError: the operator does not report when its rows are final.
@@ -94,7 +94,7 @@ def _account_for_recomputed(advance: Advance, scope: Scope) -> list[DayAccount]:
 
 
 def pairs(advance: Advance) -> int:
-    """The number of results that are pairs: those with a row of every input. All results of a semi join count, none of an anti join.
+    """The number of results that are pairs: with a row of every input. All results of a semi join count, and none of an anti join.
 
     Raises:
         OperatorError: the results do not name the rows from which they were computed.

@@ -18,7 +18,7 @@ from platform_defs.engine.lake.tables import Lake
 
 @dataclass(frozen=True)
 class Accounts:
-    """Accounts for every row of the sources that an asset reads.
+    """Accounts for every row of an asset's inputs.
 
     Args:
         snapshot: returns a snapshot of an asset and its inputs.
@@ -39,7 +39,7 @@ class Accounts:
         return read_account(self.lake, self.assets[asset])
 
     def forget(self, asset: str) -> None:
-        """Delete the recorded accounts of an asset, because its rows were repaired since."""
+        """Delete the recorded accounts of an asset, because its rows were repaired after them."""
         forget(self.lake, self.assets[asset])
 
     def days(self, asset: str, days: Days | None = None) -> list[DayAccount]:
@@ -62,7 +62,7 @@ class Accounts:
             return account_step(self.snapshot(asset), step)
 
     def account_for(self, asset: str, days: Days | None = None) -> tuple[list[DayAccount], Differences]:
-        """Account for the rows of days (None: of all days), and keep the account, so that `recorded_account` returns it.
+        """Account for the rows of days (None: of all days), and record the account, so that `recorded_account` returns it.
 
         Returns:
             The accounts, as `days` returns them; and the batches for which ledger and log differ, as `count_differences` returns them.
@@ -97,7 +97,7 @@ class Accounts:
         return accounts, counted.differences
 
     def pairs(self, asset: str) -> int | None:
-        """The number of results with a row of every input; None unless all inputs are sources, and results name the rows of each."""
+        """The number of results with a row of every input; None unless all inputs are sources, and the results name the rows of each."""
         with self.naming_lost_files():
             advance = self.snapshot(asset)
             return pairs(advance) if names_every_row(advance) else None

@@ -39,7 +39,7 @@ def counted_terms(side: int, facts: RowFlag) -> Iterator[str]:
 
 
 def rows_to_count(advance: Advance, scope: Scope) -> list[DataFrame]:
-    """The rows of the inputs as the logs record them and as the operator reports them, for `count_rows`.
+    """The rows of the inputs, for `count_rows`, with the facts that the logs record and those that the operator reports.
 
     Raises:
         OperatorError: the operator does not report when a row is finalized.
@@ -53,12 +53,12 @@ def rows_to_count(advance: Advance, scope: Scope) -> list[DataFrame]:
 
 
 def _final_times(advance: Advance) -> list[Column | None]:
-    """When a row of each input is finalized, as an expression over its event time; None if it depends on more than that."""
+    """For each input, when a row is finalized, as an expression over the row's event time; None if it depends on more than that."""
     return [finalized_by_time(advance.asset.operator, index, F.col(EVENT_TIME)) for index in range(len(advance.asset.inputs))]
 
 
 def input_rows(advance: Advance, scope: Scope) -> list[DataFrame]:
-    """Each input's rows with `LATE` and `FILTERED`, including rows outside the days that may share a window with rows of the days."""
+    """Each input's rows, with `LATE` and `FILTERED`: those of the scope, and those that may share a window with them."""
     workspace, asset, span = advance.workspace, advance.asset, _wide_span(advance, scope)
     return [input_with_lateness(workspace, asset, index, workspace.ledger.head, span) for index in range(len(asset.inputs))]
 
@@ -69,13 +69,13 @@ def _classified_inputs(advance: Advance, span: Span) -> list[ClassifiedRows]:
 
 
 def _wide_span(advance: Advance, scope: Scope) -> Span:
-    """The event times of rows that may share a window with rows of the days."""
+    """The event times of the scope's rows, and of the rows that may share a window with them."""
     span, wait = scope.span, longest_wait(advance.asset)
     return Span(None if span.first is None else span.first - wait, None if span.last is None else span.last + wait)
 
 
 def _logged_rows(index: int, side: ClassifiedRows, scope: Scope, final_at: Column | None = None) -> DataFrame:
-    """The rows of a side with their facts: accepted, late, filtered; with `final_at` also `_reported_facts` of rows that are read."""
+    """The rows of a side with their facts: accepted, late, filtered; with `final_at` also the `_reported_facts` of rows that are read."""
     facts = facts_of({RowFlag.LATE: side.late, RowFlag.FILTERED: side.filtered}, always=RowFlag.ACCEPTED)
     if final_at is not None:
         facts = facts.bitwiseOR(F.when(~side.excluded, _reported_facts(scope, final_at)).otherwise(0))
@@ -83,7 +83,7 @@ def _logged_rows(index: int, side: ClassifiedRows, scope: Scope, final_at: Colum
 
 
 def _reported_rows(advance: Advance, scope: Scope, inputs: Sequence[ClassifiedRows]) -> DataFrame:
-    """The rows that the operator reads, with what it reports of them; see `_reported_facts`."""
+    """The rows that the operator reads, with the facts that it reports of them; see `_reported_facts`."""
     operator = advance.asset.operator
     if not isinstance(operator, ReportsFinality):
         raise OperatorError(f"{type(operator).__name__} does not report when its rows are final, so they cannot be accounted for")
@@ -93,7 +93,7 @@ def _reported_rows(advance: Advance, scope: Scope, inputs: Sequence[ClassifiedRo
 
 
 def _reported_facts(scope: Scope, finalized_at: Column) -> Column:
-    """Whether a row is matched (only in closed windows), pending (in an open window), or unmatched (in no window)."""
+    """The fact that a row is matched (all of its windows are closed), pending (it is in an open window), or unmatched (in no window)."""
     closed = F.lit(False) if scope.closed_to is None else finalized_at <= instant(scope.closed_to, finalized_at)
     return facts_of(
         {RowFlag.MATCHED: closed, RowFlag.PENDING: finalized_at.isNotNull() & ~closed, RowFlag.UNMATCHED: finalized_at.isNull()}

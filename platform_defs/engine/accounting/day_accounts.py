@@ -22,7 +22,7 @@ from platform_defs.engine.inputs.span import EVER, Span
 
 
 def share_matched(matched: int, unmatched: int, late: int) -> float:
-    """The share of matched rows: late rows can no longer match, so they count against it. It is 1 if there are no rows."""
+    """The share of matched rows; 1 if there are no rows. Late rows lower it, as unmatched ones do, since they can no longer match."""
     rows = matched + unmatched + late
     return matched / rows if rows else 1.0
 
@@ -73,9 +73,9 @@ class Scope:
 
     Args:
         span: the rows' event times.
-        results: the `final_at` of results that may contain such rows.
-        recount: the range of results to recompute; None if none is closed.
-        closed_to: the watermark up to which results are closed; None if none are.
+        results: the `final_at` of the results that may contain these rows.
+        recount: the range of results to recompute; None if no result is closed.
+        closed_to: the watermark up to which results are closed, in epoch ms; None if no result is closed.
     """
 
     span: Span
@@ -85,7 +85,7 @@ class Scope:
 
 
 def scope_of(advance: Advance, days: tuple[date, date] | None, start: int | None = None) -> Scope:
-    """The scope of a range of days, or of all days. A result is final at or after its rows' times, by at most `longest_wait`.
+    """The scope of a range of days, or of all days. A result is final at most `longest_wait` after the time of each of its rows.
 
     Args:
         advance: the asset.
@@ -104,7 +104,7 @@ def scope_of(advance: Advance, days: tuple[date, date] | None, start: int | None
 
 
 def inputs_can_be_read(advance: Advance) -> bool:
-    """Whether rows of every input can be read. For an asset with steps they can: an input table that does not exist has no rows for it."""
+    """Whether the rows of every input can be read. For an asset with steps they can: an input table that does not exist is then empty."""
     lake = advance.workspace.lake
     return stored_progress(lake, advance.asset).step > 0 or all(
         upstream.is_readable(lake) for upstream in advance.workspace.inputs_of(advance.asset)
@@ -112,7 +112,7 @@ def inputs_can_be_read(advance: Advance) -> bool:
 
 
 def longest_wait(asset: DerivedAsset, index: int | None = None) -> int:
-    """The longest time for which a row of an input (None: of any input) may be pending, in ms of the watermark."""
+    """The longest time for which a row of input `index` (None: of any input) may be pending, in ms of the watermark."""
     reads = asset.operator.reads
     return reads.watermark_delay + reads.longest_lookback if index is None else reads.wait_of(index)
 
@@ -137,13 +137,13 @@ def day_of(time: Column) -> Column:
 
 
 def missing_and_extra() -> dict[str, Column]:
-    """The terms of a difference of two bags, from its column `copies`: missing results (positive) and extra ones (negative)."""
+    """The terms of a `bag_difference`, from its column `copies`, which is positive for missing results and negative for extra ones."""
     copies = F.col("copies")
     return {"missing": F.greatest(copies, F.lit(0)), "extra": F.greatest(-copies, F.lit(0))}
 
 
 def row_hash(columns: StructType) -> Column:
-    """A row's hash, as `row_hash`. Spark's hash ignores nulls: (1, null) and (null, 1) would be equal. So null flags are hashed too."""
+    """A row's hash, as `row_hash`. Spark's hash skips nulls, so (1, null) and (null, 1) would be equal; so null flags are hashed too."""
     fields = columns.fields
     plain, are_null = quoted(f.name for f in fields if not has_map(f.dataType)), [f"isnull({name})" for name in quoted(columns.names)]
     maps = [as_comparable(F.col(quoted_name(f.name)), f.dataType) for f in fields if has_map(f.dataType)]  # Spark cannot hash a map

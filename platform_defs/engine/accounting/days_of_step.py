@@ -10,16 +10,17 @@ Days = tuple[date, date]
 
 
 def days_of_step(advance: Advance, step: Step) -> Days | None:
-    """The first and the last day of event time with rows that a step finalized, or whose results it corrected, or with new rows of sources.
+    """The first and the last day (of event time) that a step changes in the account.
 
-    Rows of input tables that wait for a later step are not among them.
+    These are the days with rows that the step finalized, with rows whose results it corrected, and with new rows of sources. Days on which
+    only rows of input tables are new are not among them.
 
     Args:
         advance: the asset.
         step: a committed step of it.
 
     Returns:
-        None for all days: an upserted table may change any day.
+        The two days; None for all days, which the first step of a table, or any step of an upserted table, may change.
     """
     closed_to, closed_to_after = step.before.closed_to, step.after.closed_to
     if advance.asset.operator.emits.upserts or closed_to is None or closed_to_after is None:

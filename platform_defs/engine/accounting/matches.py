@@ -1,7 +1,7 @@
 """Measures how complete a join is: counts the matched, unmatched and late rows of each side and day.
 
-If results name rows of sources, they show which rows are matched (see `traced_rows`). For other joins (of windows, or of derived tables)
-the operator reports whether a row is matched.
+If the results name rows of sources, the results show which rows are matched (see `traced_rows`). For other joins (of windows, or of derived
+tables) the operator reports whether a row is matched.
 """
 
 from collections.abc import Sequence
@@ -38,7 +38,7 @@ class DayMatches:
         side: the input.
         day: the day, UTC.
         matched: finalized rows in a result with a row of the other side.
-        unmatched: finalized rows in no such result.
+        unmatched: the other finalized rows.
         late: rows that arrived after the watermark had passed them.
     """
 
@@ -62,8 +62,9 @@ def matches(advance: Advance, days: tuple[date, date] | None = None) -> list[Day
         days: the first and last day of the rows' event times; None for all.
 
     Returns:
-        The counts of each side and day with such rows; none while an input has no table yet. Versions, which need not be used,
-        are not counted, nor are days whose rows retention has removed.
+        The counts of each side and day with such rows; none while an input has no table yet. If the results name rows of sources, these are
+        the numbers of `account`. Otherwise versions are not counted, because a version need not be used, and days whose rows retention has
+        removed are left out.
 
     Raises:
         OperatorError: the operator does not report which rows match.
@@ -82,7 +83,7 @@ def matches(advance: Advance, days: tuple[date, date] | None = None) -> list[Day
 
 
 def _count_matches(advance: Advance, scope: Scope) -> DataFrame:
-    """The terms by side and day."""
+    """The terms in `_TERMS` by side and day."""
     operator = advance.asset.operator
     if not isinstance(operator, ReportsMatches):
         raise OperatorError(f"{type(operator).__name__} does not report which rows match, so its completeness is not known")
@@ -102,7 +103,7 @@ def _count_matches(advance: Advance, scope: Scope) -> DataFrame:
 
 
 def _versions(advance: Advance, scope: Scope, index: int) -> DataFrame:
-    """The rows of an input of versions that rows of the days may look up, with `LATE` and `FILTERED`."""
+    """The versions of an input that rows of the scope may look up, with `LATE` and `FILTERED`."""
     lookback, first = advance.asset.operator.reads.lookback_of(index), scope.span.first
     span = Span(None if lookback is None or first is None else first - lookback, scope.span.last)
     return input_with_lateness(advance.workspace, advance.asset, index, advance.workspace.ledger.head, span)

@@ -1,8 +1,9 @@
-"""The conservation law of one step: every row that it finalized is matched, unmatched, late or filtered. Its cost grows with the step.
+"""The conservation law of one step: every row that the step finalized is matched, unmatched, late or filtered.
 
-Exactly one step finalizes a row: the step whose closed range contains the row's last possible match, or for a late row the step that
-handles its batch. Each term is counted from its own table. Unmatched rows that no table keeps are the remainder. Unlike the account of
-whole days (`account`), this one does not compare row by row, and recomputes nothing.
+The cost of this account grows with the step. Exactly one step finalizes a row: the step whose closed range contains the row's last possible
+match, or, if that range was closed before, the step that handles the row's batch. Accepted, late and filtered rows, and versions, are
+counted in the log; matched and unmatched rows are counted in the results. Unmatched rows that the results do not keep are the remainder.
+Unlike the account of whole days (`account`), this account does not compare results row by row, and recomputes nothing.
 """
 
 from collections import Counter
@@ -56,10 +57,15 @@ class LawError(TidemarkError, RuntimeError):
 
     @classmethod
     def of_step(cls, asset: str, accounts: Sequence[DayAccount]) -> "LawError":
-        """A step broke the law: the sides and days on which rows are missing or counted twice. No other table has read the step yet."""
+        """A step broke the law. No other table has read the step yet.
+
+        Args:
+            asset: the table.
+            accounts: the sides and days on which rows are missing or counted twice.
+        """
         return cls(
             f"{asset} breaks the conservation law: {_days(accounts)}. The step is committed, and the stream has stopped before "
-            f"the next; {_SEE}, {_REPAIR}",
+            f"the next step; {_SEE}, {_REPAIR}",
             asset,
             accounts,
         )
@@ -100,8 +106,8 @@ def _account_words(a: DayAccount) -> str:
 def account_step(advance: Advance, step: Step) -> list[DayAccount]:
     """Account for the rows that one step has finalized.
 
-    If the operator does not keep a side's unmatched rows, `unmatched` is the remainder, and the law is violated only if more rows are
-    matched, late and filtered than were accepted.
+    If the results do not keep a side's unmatched rows, `unmatched` is the remainder. The law is then violated only if more rows are
+    matched, late or filtered than were accepted.
 
     Args:
         advance: the asset; its results must name the rows of every input, and its inputs must be sources.
@@ -148,7 +154,7 @@ def _logged_rows(advance: Advance, step: Step, span: Span, index: int) -> DataFr
 
 
 def _span_of_results(step: Step, span: Span) -> Span:
-    """The `final_at` of the results of the rows in a span, and of the results that the step corrected, which may be older."""
+    """The `final_at` of the results of the rows in a span, and of the results that the step corrected, which may be earlier."""
     corrected = [first for number, first, _ in step.after.corrected if number > step.before.step]
     return span if span.first is None else Span(min([span.first, *corrected]), span.last)
 
@@ -165,7 +171,7 @@ def _count_log_rows(rows: DataFrame, index: int, **further_terms: Column) -> Dat
 
 
 def _count_result_rows(rows: DataFrame, index: int) -> DataFrame:
-    """Matched and unmatched rows. A row in several pairs sets one bit and so counts once; each copy of an unmatched row counts."""
+    """Count matched and unmatched rows. A row in several pairs sets one bit, so it counts once; each copy of an unmatched row counts."""
     position = F.when(F.col(IS_PAIR), F.bitmap_bit_position(ARRIVAL))
     bits = rows.groupBy(day_of(F.col(EVENT_TIME)), SEQ, F.bitmap_bucket_number(ARRIVAL).alias("bucket")).agg(
         F.bitmap_construct_agg(position).alias("paired"), F.count_if(~F.col(IS_PAIR)).alias("padded")

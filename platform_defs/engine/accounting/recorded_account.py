@@ -1,8 +1,8 @@
 """The newest account of each table, kept in the lake, so that a status can show it without computing it again.
 
-It is one small JSON file for each table, below the lake's folder `_accounts`: for each side and day the newest account. A file that cannot
-be read, and the accounts of a table that was created again since, are ignored. An account of a table that was rebuilt or repaired while it
-was computed is not recorded.
+Each table has one small JSON file in the lake's folder `_accounts`, with the newest account of each side and day. A file that cannot be
+read is ignored, and so are the accounts of a table that was rebuilt or created again since then. If a table is rebuilt or repaired while
+its account is computed, the account is not recorded.
 """
 
 import json
@@ -40,8 +40,8 @@ class RecordedDay:
         at: when it was computed, in epoch ms of the wall clock.
         holds: whether the conservation law held.
         terms: the rows by term (`accepted`, `matched` and so on).
-        found_in: the days of the account that recorded this day, if it accounted for other days and found wrong results on this one; None
-            otherwise.
+        found_in: None if this day is among the days that the account covered. Otherwise the first and the last day that it covered, while
+            missing or extra results were on this other day.
     """
 
     side: str
@@ -63,7 +63,7 @@ class RecordedDay:
         return cls(str(stored["side"]), _day(stored["day"]), int(stored["at"]), bool(stored["holds"]), terms, days)
 
     def is_covered_by(self, days: Days) -> bool:
-        """Whether an account of days replaces this one."""
+        """Whether an account of the days `days` replaces this one."""
         first, last = map(str, days)
         return first <= self.day <= last or (self.found_in is not None and first <= self.found_in[0] and self.found_in[1] <= last)
 
@@ -73,10 +73,10 @@ class RecordedAccount:
     """The newest accounts of a table.
 
     Args:
-        days: one for each side and day with rows or results.
-        outside: the days with missing or superfluous results that accounts of other days found; see `RecordedDay.found_in`.
-        at: when the newest of them was computed, in epoch ms. A table that reads only upserted tables has an account without days.
+        days: one account for each side and day with rows or results; none for a table that reads only upserted tables, if it is right.
+        at: when the newest account was computed, in epoch ms of the wall clock.
         differences: the batches whose row counts differ: source, batch, the ledger's count and the log's.
+        outside: the days with missing or extra results that accounts of other days found; see `RecordedDay.found_in`.
     """
 
     days: Sequence[RecordedDay]
@@ -96,12 +96,12 @@ class RecordedAccount:
 
     @property
     def oldest_at(self) -> int:
-        """When the oldest of them was computed, in epoch ms."""
+        """When the oldest account in `days` was computed, in epoch ms."""
         return min((day.at for day in self.days), default=self.at)
 
     @property
     def terms(self) -> dict[str, dict[str, int]]:
-        """For each term, the rows of all days by side."""
+        """For each term, the number of rows of all days, by side."""
         rows_by_term: dict[str, Counter[str]] = {term: Counter() for term in TERMS}
         for day in (*self.days, *self.outside):
             for term, counter in rows_by_term.items():
@@ -110,9 +110,9 @@ class RecordedAccount:
 
 
 def record(lake: Lake, asset: DerivedAsset, accounts: Iterable[DayAccount], counted: CountedBatches, days: Days | None, at: int) -> None:
-    """Keep accounts of a table in place of earlier accounts of the same days. If the lake cannot be written to, it logs a warning.
+    """Record accounts of a table in place of earlier accounts of the same days. If the lake cannot be written to, log a warning.
 
-    They are not kept if the table was rebuilt or repaired since.
+    They are not recorded if the table was rebuilt or repaired after the snapshot was taken.
 
     Args:
         lake: the snapshot of the lake that was accounted for.
@@ -164,7 +164,7 @@ def _is_repaired_since(lake: Lake, asset: DerivedAsset) -> bool:
 
 
 def forget(lake: Lake, asset: DerivedAsset) -> None:
-    """Delete the recorded accounts of a table, because its rows were repaired since."""
+    """Delete the recorded accounts of a table, because its rows were repaired after them."""
     try:
         with lake.live.writer(f"{FOLDER}/{asset.name}"), suppress(FileNotFoundError):
             filesystem(lake.root, lake.storage_options).delete_file(_path(asset))
@@ -178,7 +178,7 @@ def read_account(lake: Lake, asset: DerivedAsset) -> RecordedAccount | None:
 
 
 def _of_table(lake: Lake, asset: DerivedAsset, identity: str | None) -> RecordedAccount | None:
-    """The recorded accounts of the table with an identity."""
+    """A table's recorded accounts; None if there are none of the table with this identity, or the file cannot be read."""
     try:
         with filesystem(lake.root, lake.storage_options).open_input_stream(_path(asset)) as file:
             stored = json.loads(file.read())

@@ -1,4 +1,4 @@
-"""The results of closed ranges: those in the table and those recomputed from the log, for the days on which they differ."""
+"""The results of closed ranges, as they are in the table and as they are recomputed from the log, to compare them by day."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -30,7 +30,7 @@ class ComparedResults:
         stored: the results in the table.
         recomputed: the results computed again.
         columns: their columns.
-        time: the column by whose day they are compared; None to compare all rows at once.
+        time: the column with a time, by whose day the results are compared; None to compare all rows at once.
     """
 
     stored: DataFrame
@@ -39,12 +39,12 @@ class ComparedResults:
     time: str | None = None
 
     def hash_frames(self) -> list[DataFrame]:
-        """Both, as `count_rows` reads them: with a day, and a hash of each result."""
+        """Both frames, as `count_rows` reads them: with a day, and a hash of each result."""
         hash_column = row_hash(self.columns)
         return [frame.select(*result_columns(side, self.time, hash_column)) for side, frame in self._by_side.items()]
 
     def of_days(self, days: Sequence[date]) -> list[DataFrame]:
-        """Both, of the results that are final on given days."""
+        """Both frames, with only the results whose `final_at` is on given days."""
         return [frame.where(day_of(F.col(FINAL_AT)).isin(list(days))) for frame in self._by_side.values()]
 
     @property
@@ -63,9 +63,9 @@ def _no_results(advance: Advance) -> DataFrame:
 
 
 def compared_results(advance: Advance, scope: Scope) -> ComparedResults | None:
-    """The results in the table and those recomputed from the log; None if none is closed.
+    """The results in the table and those recomputed from the log; None if no result is closed.
 
-    Results that the next correction will recompute are left out.
+    Results that the next correction will recompute are left out of both.
 
     Raises:
         ProgressError: the table has other columns than the recomputed results.

@@ -34,13 +34,13 @@ def retained_accounts(advance: Advance, kept: KeptDays, days: tuple[date, date] 
     Args:
         advance: the asset.
         kept: the days that are accounted for row by row.
-        days: the first and the last day; None for all.
+        days: the first and the last day to account for; None for all.
     """
     if days is not None and days[0] >= day_of_time(kept.first):
         return []
     totals, upserts = kept.totals, not advance.asset.operator.reads.closes_ranges
     sums = Sums() if totals is None else sums_of(totals.days)
-    if totals is not None or upserts:  # a table of results that was made later has none for these days
+    if totals is not None or upserts:  # a table of closed ranges without totals was made later, and has no results for these days
         add_terms(sums, later_rows(advance, kept.first, 0 if totals is None else totals.upto, start_of(advance, kept)))
     chosen_sums = {side_and_day: terms for side_and_day, terms in sums.items() if days is None or days[0] <= side_and_day[1] <= days[1]}
     return _accounts_of_sums(chosen_sums)
@@ -70,7 +70,7 @@ def sums_of_accounts(accounts: Iterable[DayAccount]) -> Sums:
 
 
 def add_terms(sums: Sums, further_terms: Iterable[tuple[tuple[str, date], Mapping[str, int]]], sign: int = 1) -> None:
-    """Add terms to sums, or subtract them."""
+    """Add terms to sums, or with the sign -1 subtract them."""
     for side_and_day, terms in further_terms:
         sum_of_terms = sums.setdefault(side_and_day, Counter())
         for term, rows in terms.items():
@@ -78,15 +78,15 @@ def add_terms(sums: Sums, further_terms: Iterable[tuple[tuple[str, date], Mappin
 
 
 def start_of(advance: Advance, kept: KeptDays | None) -> int | None:
-    """The first event time of the rows that count for a table of results that was made after rows had been removed; None if all count."""
+    """The first event time (epoch ms) of the rows that count, for a table of closed ranges made after a removal; None if all rows count."""
     return kept.complete_from if kept is not None and advance.asset.operator.reads.closes_ranges else None
 
 
 def later_rows(advance: Advance, before: int, since: int, start: int | None) -> list[tuple[tuple[str, date], Mapping[str, int]]]:
     """The terms of the rows of batches after `since` with event times in `start <= event_time < before`, by side and day.
 
-    In an upserted table, a row that is neither late nor filtered is matched or pending. For a table of closed ranges there should be no
-    such row; if there is one, it counts only as accepted, which breaks the law.
+    For an upserted table, a row that is neither late nor filtered is matched or pending. For a table of closed ranges, each of these rows
+    should be late or filtered; if one is not, it counts only as accepted, which breaks the law.
     """
     upserts = not advance.asset.operator.reads.closes_ranges
     handled = progress(advance.workspace.lake, advance.asset).seq

@@ -1,7 +1,7 @@
 """Counts the rows of an account in one query, by side, by day, and by the facts that are recorded of a row.
 
-The facts of a row are the bits of one number, so that the query has one aggregation, for all terms of an account and for the hashes of its
-results. Each way of counting derives its terms from the facts.
+The facts of a row are the bits of one number. So the query needs a single aggregation for all terms of an account and for the hashes of its
+results. Each way of counting derives the terms from the facts.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -19,12 +19,12 @@ from operators.timing import DAY_MS
 from platform_defs.engine.lake.small_queries import collect
 
 STORED, RECOMPUTED = -1, -2
-"""In place of a side: the results in the table, and the recomputed results."""
+"""The values in place of a side for the results in the table, and for the recomputed results."""
 FACTS = "facts"
 
 
 class RowFlag(IntFlag):
-    """What a log, the ledger, the results or the operator record of a row."""
+    """A fact that a log, the ledger, the results or the operator records of a row."""
 
     ACCEPTED = 1
     LATE = 2
@@ -87,7 +87,7 @@ def result_columns(side: int, time: str | None, row_hash: Column) -> list[Column
 
     Args:
         side: `STORED` or `RECOMPUTED`.
-        time: the column with the result's time; None to count all results on one day.
+        time: the column with the result's time; None to count all results as of 1970-01-01.
         row_hash: the hash of the result.
     """
     return [_sql(f"{side} AS side"), _sql("0 AS day") if time is None else _day(time), _sql(f"0 AS {FACTS}"), row_hash.alias("row_hash")]
@@ -99,7 +99,7 @@ def _sql(text: str) -> Column:
 
 
 def _day(time: str) -> Column:
-    """The number of a time's day, because Python's `date` cannot represent each day that Spark's can."""
+    """The day of a time, as its number since 1970, because Python's `date` cannot represent each day of Spark."""
     return _sql(f"unix_date(CAST({quoted_name(time)} AS DATE)) AS day")
 
 
@@ -111,7 +111,7 @@ def count_rows(frames: Sequence[DataFrame]) -> list[RowCount]:
 
 
 def _date_of(days: int | None) -> date:
-    """The day with a number, limited to the days that Python's `date` can represent; the first of these for a row without a time."""
+    """The day with a number since 1970, limited to the days of Python's `date`; `date.min` for a row without a time."""
     return date.min if days is None else day_of(days * DAY_MS)
 
 

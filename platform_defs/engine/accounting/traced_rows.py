@@ -1,9 +1,9 @@
 """The terms of an asset whose results name the source rows from which they were computed, by `seq` and `arrival`.
 
-For each row, the log and the ledger record whether it is accepted, late or filtered, and the results whether it is matched or kept as
-unmatched. These facts are combined as bits, one number for each row: a row of the log that is in no result is unmatched or pending. A
-version (see `ByTimeRange.versions`) counts as matched once the watermark has passed it, whether a result names it or not. Results of a semi
-or an anti join name no row of the right side: its pairs are computed again, and name the rows that are matched.
+For each row, the log and the ledger record whether it is accepted, late or filtered. The results record whether it is matched, or kept as
+unmatched. These facts are the bits of one number for each row. A row that the operator reads and that is in no result is unmatched or
+pending. A version (see `ByTimeRange.versions`) counts as matched once the watermark has passed it, whether a result names it or not.
+Results of a semi or an anti join name no row of the right side. Their pairs are computed again, and name the rows that are matched.
 """
 
 from collections.abc import Iterator, Sequence
@@ -74,7 +74,10 @@ def _name(operator: TracesInputs, column: str, index: int) -> str:
 
 
 def is_pair(operator: TracesInputs) -> Column:
-    """Whether a result has a row of every input. If results name rows of only some inputs, whether the named rows are in a pair."""
+    """Whether a result is a pair: whether it has a row of every input.
+
+    If results name rows of only some inputs, whether the rows that they name are in pairs: true for a semi join, false for an anti join.
+    """
     seq_columns = operator.traced(SEQ)
     if None in seq_columns:
         return F.lit(not any(name is not None and operator.keeps_unmatched(index) for index, name in enumerate(seq_columns)))
@@ -82,7 +85,7 @@ def is_pair(operator: TracesInputs) -> Column:
 
 
 def rows_to_count(advance: Advance, scope: Scope) -> list[DataFrame]:
-    """The rows of the inputs, for `count_rows`. A row whose times differ in log and results counts twice, which breaks the law."""
+    """The rows of the inputs, for `count_rows`. A row whose event time differs in log and results counts twice, which breaks the law."""
     inputs = range(len(advance.asset.inputs))
     rows = reduce(DataFrame.union, [*[_logged_rows(advance, scope, index) for index in inputs], *_rows_in_results(advance, scope)])
     facts_by_row = rows.groupBy("side", SEQ, ARRIVAL, EVENT_TIME).agg(F.bit_or(FACTS).alias(FACTS))
@@ -139,7 +142,7 @@ def _rows_in_results(advance: Advance, scope: Scope) -> Iterator[DataFrame]:
 
 
 def _named_rows(operator: TracesInputs, sides: Sequence[int], results: DataFrame, scope: Scope) -> DataFrame:
-    """The rows of some sides that results name, with the fact whether they are in a pair, once for each result."""
+    """The rows of given sides that results name, once for each result, with the fact `MATCHED` or `UNMATCHED`."""
     is_in_pair = is_pair(operator)
     facts = facts_of({RowFlag.MATCHED: is_in_pair, RowFlag.UNMATCHED: ~is_in_pair})
     rows = [F.struct(F.lit(index).alias("side"), *_row_columns(operator, index), facts) for index in sides]
@@ -149,7 +152,7 @@ def _named_rows(operator: TracesInputs, sides: Sequence[int], results: DataFrame
 
 
 def _pairs(advance: Advance, operator: TracesInputs, scope: Scope) -> list[tuple[TracesInputs, DataFrame]]:
-    """The closed pairs, computed again, with the operator that finds them; none if nothing is closed.
+    """The closed pairs, computed again, with the operator that finds them; empty if no result is closed.
 
     Raises:
         OperatorError: the operator does not find the pairs that its results leave out.

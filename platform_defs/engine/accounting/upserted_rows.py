@@ -1,8 +1,8 @@
 """The account of an upserted table, which handles batches of its sources or reads an upstream changelog.
 
-Such a table does not wait for a watermark. A row counts as matched once a step has handled its batch, and is late only if the operator
-decides so. The table is also recomputed from all rows that it has handled, or from its changelog if retention has removed some of them,
-and compared with the stored one.
+An upserted table does not wait for a watermark. A row counts as matched once a step has handled its batch, and is late only if the operator
+decides so. The table's rows are also computed again from all rows that it has handled, or from its changelog if retention has removed some
+of these, and compared with the stored ones.
 """
 
 from collections.abc import Iterator
@@ -29,8 +29,8 @@ from platform_defs.engine.lake.small_queries import collect
 def upserted_account(advance: Advance, scope: Scope) -> list[DayAccount]:
     """One account for each source and day: `matched` are the rows of handled batches, `pending` those of later batches.
 
-    Missing and extra results are reported on the last day of each source. A table that reads another table has no rows of sources to
-    count. It has an account, for the day of the ledger's newest batch, only if results are missing or extra.
+    Missing and extra results are reported on the last day with rows of each source. A table that reads another table has no rows of sources
+    to count. It has an account, for the day of the ledger's newest batch, only if results are missing or extra.
     """
     inputs, compared = advance.workspace.inputs_of(advance.asset), _compared(advance)
     rows = [_rows_of_source(advance, scope, index) for index, side in enumerate(inputs) if side.is_source]
@@ -54,7 +54,7 @@ def _rows_of_source(advance: Advance, scope: Scope, index: int) -> DataFrame:
 
 
 def _terms(side: int, facts: RowFlag) -> Iterator[str]:
-    """The terms in which a row counts: all rows that the operator reads are matched or pending."""
+    """The terms in which a row counts: each row that the operator reads is matched or pending."""
     yield "accepted"
     if not facts & (RowFlag.LATE | RowFlag.FILTERED):
         yield "matched" if RowFlag.FINALIZED in facts else "pending"
@@ -68,7 +68,7 @@ def _last_day(advance: Advance) -> date:
 
 
 def _compared(advance: Advance) -> ComparedResults | None:
-    """The table's rows and the recomputed ones; None if the table has no step yet, or was emptied and has no step since."""
+    """The table's rows and the recomputed ones; None if the table has no step yet, or was emptied and has no step since then."""
     now = progress(advance.workspace.lake, advance.asset)
     if not now.step or is_emptied(now):
         return None

@@ -17,10 +17,10 @@ def test_the_table_itself_is_compared(make_engine: MakeEngine) -> None:
         [step] = engine.advance("least")
         assert step.rows == 1 - n
     assert rows_of(engine.views.table("least"), "k", "v") == [("a", 1)]
-    for left in (1, 0):
-        if not left:
+    for remaining in (1, 0):
+        if not remaining:
             DeltaTable(engine.lake.path("least")).delete("v = 1")
-        assert bool(law_violations(engine, "least")) == (left == 0)
+        assert bool(law_violations(engine, "least")) == (remaining == 0)
         found = engine.views.newest_snapshot("least")
         assert found is not None
-        assert (found.table.count(), found.changelog.count()) == (left, 1)
+        assert (found.table.count(), found.changelog.count()) == (remaining, 1)
