@@ -86,8 +86,8 @@ class Changes:
     def _upsert(self, lake: Lake, table: str, few_rows: pa.Table, key: Sequence[str], metadata: dict[str, Any], number: int) -> bool:
         """Merge the changes by deltalake; returns whether they were merged.
 
-        They are not merged if deltalake cannot compare or is not to write the table (see `small_table`), or if the changes would insert
-        or delete several rows of one key. The table then has several rows of that key, and Spark refuses the MERGE.
+        They are not merged if the table is large, if deltalake cannot compare the columns by which rows are merged, or if several changes
+        have one key. In the last case the table has several rows of that key, and Spark refuses the MERGE.
         """
         newest_rows = few_rows.filter(pc.field(OWN_CHANGE) != UPDATE_BEFORE)
         columns = [*key] or [name for name in few_rows.column_names if name != OWN_CHANGE]
