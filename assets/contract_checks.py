@@ -1,4 +1,4 @@
-"""Checks of a source contract's parameters. Each raises `ContractError`, which names the parameter, the value and what is legal."""
+"""Checks of the parameters of sources and tables. Each error names the parameter, the value and what is legal."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ from operators.timing import DAY_MS, Duration, length_ms
 EVENT_TIME_RAW = "event_time_raw"
 ENGINE_COLUMNS = (SEQ, ARRIVAL, EVENT_TIME, EVENT_TIME_RAW)
 LONGEST_DAYS = 3_652_059
-"""The longest duration in a contract, in days: that from year 1 to year 9999."""
+"""The longest duration in a contract, in days: the length of the years 1 to 9999."""
 _TIMES = (DatetimeType, NumericType, StringType, VarcharType, CharType, VariantType)
 """The types that Spark casts to a timestamp."""
 _RENAME = "rename it in the schema, and where the files are made"
@@ -36,7 +36,7 @@ _TAG, _TAG_VALUE = re.compile(r"([\w.-]{1,63}/)?[\w.-]{1,63}", re.ASCII), re.com
 
 
 class ContractError(OperatorError):
-    """A source contract or a derived asset's definition is not valid."""
+    """A source contract, the definition of a table, or a pipeline of these is not valid."""
 
     @classmethod
     def duplicate_column(cls, column: str) -> "ContractError":
@@ -46,7 +46,7 @@ class ContractError(OperatorError):
     @classmethod
     def reserved_name(cls, column: str) -> "ContractError":
         """A column has a name that is reserved for the engine."""
-        legal = f"names other than {', '.join(ENGINE_COLUMNS)} in any case, not starting with '_', which the engine uses; rename it"
+        legal = f"names other than {', '.join(ENGINE_COLUMNS)} in any case, and not starting with '_': the engine uses these; rename it"
         return cls.bad_value("schema", column, legal)
 
     @classmethod
@@ -105,13 +105,13 @@ def check_tags(tags: object) -> None:
 def check_length(parameter: str, value: Duration) -> None:
     """Raise `OperatorError` unless a value is a duration from zero to `LONGEST_DAYS` days."""
     if length_ms(value, parameter) > LONGEST_DAYS * DAY_MS:
-        raise ContractError.bad_value(parameter, value, f"a duration of at most {LONGEST_DAYS} days, the years 1 to 9999")
+        raise ContractError.bad_value(parameter, value, f"a duration of at most {LONGEST_DAYS} days, the length of the years 1 to 9999")
 
 
 def check_sql(parameter: str, value: object) -> None:
     """Raise `ContractError` unless a value is text that is not blank. `check_expression` and Spark check its SQL."""
     if not isinstance(value, str) or not value.strip():
-        raise ContractError.bad_value(parameter, value, "a SQL expression over the source's columns, such as 'amount > 0'")
+        raise ContractError.bad_value(parameter, value, "a SQL expression over columns, such as 'amount > 0'")
 
 
 def check_columns(declared: Sequence[StructField], names: Sequence[str]) -> None:
@@ -166,13 +166,13 @@ def check_key(key: Sequence[str], schema: StructType, owner: str) -> None:
             legal = f"the columns of {owner} are {', '.join(columns)}{did_you_mean(column, columns)}"
             raise ContractError.bad_value("unique_key", column, legal)
         if not is_comparable(schema[column].dataType):
-            raise ContractError.bad_value("unique_key", column, "columns that are no map and no variant, and contain no such field")
+            raise ContractError.bad_value("unique_key", column, "columns whose types contain no map and no variant, at any depth")
     if len({*key}) < len(key):
         raise ContractError.bad_value("unique_key", key, "each column once")
 
 
 def check_time(parameter: str, expression: str, schema: StructType) -> None:
-    """Raise `ContractError` if an expression is a column that is certainly no time.
+    """Raise `ContractError` if an expression is only the name of a column, and Spark cannot cast the column's type to a timestamp.
 
     Args:
         parameter: the parameter that has the expression, for the error.

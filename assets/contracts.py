@@ -120,8 +120,9 @@ class SourceContract:
             whose input waits to be read is not idle. Input that cannot be read does not count.
         alignment: the group of sources whose watermarks are kept together, so that a source that is ahead waits; it needs an
             `idle_timeout`. None to ingest the source as fast as its input arrives.
-        retention: how long the event log keeps a row after the source's watermark has passed it, at least; None for ever. Maintenance
-            removes older rows by whole days (UTC), and keeps what a table may still read. A table that reads rows of any age is refused.
+        retention: how long, at least, the event log keeps a row after the source's watermark has passed the row; None for ever.
+            Maintenance removes older rows by whole days (UTC), and keeps what a table may still read. A table that reads rows of any
+            age is refused.
         future_skew: rows whose event time is ahead of the wall clock by more than this are quarantined; None to ingest them.
         rules: row rules.
         options: options for Spark's `from_csv` / `from_json`. `header` is `"true"` by default: CSV columns are matched by the header's

@@ -31,7 +31,7 @@ def day_of(epoch_ms: int) -> date:
 
 
 def days_from(first: date, last: date) -> list[date]:
-    """The days from a first to a last one."""
+    """The days from `first` to `last`, both included; empty if `last` is earlier."""
     return [first + timedelta(days=number) for number in range((last - first).days + 1)]
 
 
@@ -45,5 +45,5 @@ def _clamped(epoch_ms: int) -> int:
 
 
 def text(epoch_ms: int) -> str:
-    """An instant as a SQL literal."""
+    """An instant as a SQL expression."""
     return f"timestamp_millis({epoch_ms}L)"

@@ -55,7 +55,7 @@ _ATOMIC: dict[str, type[DataType]] = {
 }
 _DECIMALS = ("decimal", "dec", "numeric")
 _MOST_DIGITS, _LONGEST_NUMBER, _DEEPEST = 38, 9, 100
-"""Limits: of the precision of a decimal, of the digits of a number in parentheses, and of the types within each other."""
+"""Limits: of the precision of a decimal, of the digits of a number in parentheses, and of the depth of nested types."""
 _BLANK = re.compile(r"(?:\s|--[^\n\r\\]*|/\*(?!\+)(?:(?!/\*|\*/).)*\*/)*", re.DOTALL)
 """White space and comments. Hints, comments within comments and comments with a backslash are left to Spark."""
 _TOKEN = re.compile(r"""`(?:[^`]|``)+`|'(?:[^'\\]|\\['\\])*'|"(?:[^"\\]|\\["\\])*"|[A-Za-z_0-9]+|[<>(),:]""")
@@ -82,7 +82,9 @@ def schema_of(ddl: str) -> StructType | None:
 
 
 def misspelled_type(ddl: str) -> str:
-    """The end of an error for a text with an unknown type: the type, and the most similar one; empty if there is no similar one.
+    """The end of an error for a text with an unknown type: the type, and the most similar legal one.
+
+    Empty if no type is unknown, or no legal type is similar.
 
     >>> misspelled_type("id STRING, amount INTT")
     "; 'INTT' is not a supported type; did you mean 'int'?"
@@ -155,11 +157,11 @@ class _Reader:
             raise _NotValidError(self._depth)
         self._depth += 1
         try:
-            return self._type_here()
+            return self._parse_type()
         finally:
             self._depth -= 1
 
-    def _type_here(self) -> DataType:
+    def _parse_type(self) -> DataType:
         name = self._next().lower()
         if name in _ATOMIC:
             return _ATOMIC[name]()

@@ -26,7 +26,8 @@ class DerivedAsset:
     """A table that one operator computes from sources or other derived tables.
 
     Args:
-        name: the table's name, by the same rules as a source's. Python's keywords and the names of Dagster's own steps are refused too.
+        name: the table's name, by the same rules as a source's. Python's keywords, names that Dagster refuses, and the names of Tidemark's
+            own jobs and steps are refused too.
         inputs: names of sources or derived assets, in the order of the operator's inputs.
         operator: the operator.
         prepare: for an input's name, what is done to its rows before the operator reads them; see `Preparation`. Rows with change kinds
@@ -37,8 +38,9 @@ class DerivedAsset:
         description: what the table contains.
         columns: descriptions of the table's columns. By default a column has the description of the input's column from which it comes.
         group: the asset's group in Dagster: letters, digits, `_` and `/`.
-        version: the version of the code that the engine cannot compare: `shape`, and an operator of your own. A table that was made with
-            another version is refused until it is rebuilt.
+        version: the version of the code that the engine cannot compare: a function as `shape`, an operator of your own, and functions or
+            objects of your own among an operator's parameters. A table that was made with another version is refused until it is
+            rebuilt.
         streams_as: how a stream computes the table's steps. With `ranges` a step reads the rows that it needs from the event logs; with
             `query` a Structured Streaming query keeps them in Spark's own state. The table is the same, so this can be changed at any
             time. A query is refused for operators for which Spark would compute other results, and for inputs that are tables.
@@ -81,7 +83,7 @@ class DerivedAsset:
         self._check_shape()
 
     def _check_kinds(self) -> None:
-        """Raise `ContractError` if a parameter is a value of another kind."""
+        """Raise `ContractError` if the value of a parameter is of another kind."""
         if not is_instance(self.operator, Operator):
             raise ContractError.bad_value("operator", self.operator, "an operator with its parameters, such as Aggregate(by=..., ...)")
         if not isinstance(self.inputs, list | tuple):  # pyright: ignore[reportUnnecessaryIsInstance]

@@ -18,7 +18,7 @@ _ROWS = frozenset(
 )
 """Generators, windows and aggregates that the parser knows as ordinary functions."""
 _PARSED_AS_FUNCTIONS: dict[type[exp.Expr], str] = {exp.CurrentUser: "current_user", exp.SessionUser: "session_user"}
-"""Those that the parser does not read as a column, without parentheses too."""
+"""Functions that the parser reads as functions, and not as columns, even if no parentheses follow."""
 
 
 def check_expression(parameter: str, expression: str, columns: Sequence[str], owner: str, engine_columns: Sequence[str] = ()) -> None:
@@ -99,7 +99,7 @@ def check_columns_exist(
         columns: the columns.
         owner: whose columns these are, for the error.
         engine_columns: further columns, which the error does not list.
-        expression: the value of the parameter; None if each name is one.
+        expression: the value of the parameter, for the error; None if the name itself is the value.
     """
     folded_columns = {fold_case(column) for column in (*columns, *engine_columns)}
     for name in names:

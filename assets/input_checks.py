@@ -19,10 +19,10 @@ def check_inputs(table: DerivedAsset, tables: Mapping[str, DerivedAsset]) -> Non
         tables: all tables, by name; an input that is not one of them is a source.
 
     Raises:
-        ContractError: a Structured Streaming query reads a table; a ranking of windows reads an input without windows; an operator
-            without closed ranges reads a table and another input, or has a TTL and reads an upserted table, or a TTL in processing
-            time and reads a table; sessions read a source together with a table; the versions of a join are rows of an upserted table;
-            or a join by arrival reads a table.
+        ContractError: a Structured Streaming query reads a table; a ranking of windows reads an input without windows, or with several
+            results of a window; an operator without closed ranges reads a table and another input, or has a TTL and reads an
+            upserted table, or has a TTL in processing time and reads a table; sessions read a source together with a table; the
+            versions of a join are rows of an upserted table; or a join by arrival reads a table.
     """
     upstream_tables = [tables[name] for name in table.inputs if name in tables]
     if upstream_tables and table.streams_as == "query":
@@ -66,17 +66,17 @@ def _check_versions(table: DerivedAsset, tables: Mapping[str, DerivedAsset]) -> 
         raise _illegal(table, upstream_names[0], f"sources; {reason}: join by event time")
 
 
-def _check_new_rows(table: DerivedAsset, derived: list[DerivedAsset]) -> None:
-    """Raise if an operator without closed ranges reads a table and another input, or has a TTL that rows of the table do not have."""
-    if not derived:
+def _check_new_rows(table: DerivedAsset, upstream_tables: list[DerivedAsset]) -> None:
+    """Raise if an operator without closed ranges reads a table and another input, or if its TTL cannot be computed from a table's rows."""
+    if not upstream_tables:
         return
     kind = type(table.operator).__name__
     if len(table.inputs) > 1:
         raise _illegal(table, table.inputs, f"sources, or one table alone: {kind} reads its changes; join the inputs first")
     if not has_ttl(table.operator):
         return
-    name, way_out = derived[0].name, "give the `ttl` to the operator that reads the source"
-    if derived[0].operator.emits.upserts:
+    name, way_out = upstream_tables[0].name, "give the `ttl` to the operator that reads the source"
+    if upstream_tables[0].operator.emits.upserts:
         reason = f"rows of the upserted table {name!r} are replaced and deleted, so they do not show when a key had its last row"
         raise _illegal(table, name, f"sources, and tables of final results: {kind} has a `ttl`, and {reason}; {way_out}")
     if (ttl_by := table.operator.reads.ttl_by) != "event":

@@ -1,11 +1,14 @@
-"""Finds out from the input of a Top-N whether its rows only move up: a new row of a key then always comes before the row that it replaces.
+"""Finds out whether the rows that a Top-N ranks only move up: a new row of a key then always comes before the row that it replaces.
 
-A step of such a Top-N need not read older rows. Rows only move up if a `TopN` ranks the rows of an `Aggregate` table by columns whose
-values only move forward in its order: in descending order a count, a maximum, and a sum of values that a row rule keeps from being
-negative; in ascending order a minimum. The `TopN` must have the key of the `Aggregate` as its `unique_key`, and no preparation. The
-`Aggregate` must read sources only, without a TTL, and its table must have all of its results. A row may still move down in a step if the
-upstream table was repaired, or if rows were ingested before the rule existed. The engine detects this, and computes the step from all
-rows.
+A step of this Top-N need not read older rows. Rows only move up under these conditions:
+- A `TopN` ranks the rows of an `Aggregate` table, without a preparation, and has the key of the `Aggregate` as its `unique_key`.
+- It ranks them by columns of the key, and by columns whose values only move forward in its order: in descending order a count, a maximum,
+  and a sum of values that a row rule keeps from being negative; in ascending order a minimum.
+- Each update changes the order of its row. This is not needed if no two rows have the same order, or if they have the same rank (`rank`).
+- The `Aggregate` reads sources only, without a TTL, and its table has all of its results.
+
+A row may still move down in a step if the upstream table was repaired, or if rows were ingested before the rule existed. The engine
+detects this, and computes the step from all rows.
 """
 
 import re
@@ -21,7 +24,7 @@ _NOT_NEGATIVE = re.compile(r"\s*`?(\w+)`?\s*>=?\s*\d+(?:\.\d+)?\s*")
 
 
 def with_known_order(table: DerivedAsset, tables: Mapping[str, DerivedAsset], sources: Mapping[str, SourceContract]) -> DerivedAsset:
-    """The table. If its input makes its rows only move up, its operator contains the reason (`TopN.rises`).
+    """The table. If its input guarantees that its rows only move up, its operator contains the reason (`TopN.rises`).
 
     Args:
         table: the table.

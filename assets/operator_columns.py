@@ -64,7 +64,7 @@ def check_columns_of_input(operator: Operator, columns: Sequence[str], owner: st
 
 
 def check_columns_of_sides(operator: Operator, columns: Sequence[Sequence[str]], owners: Sequence[str]) -> None:
-    """Raise if one of Tidemark's operators of two inputs reads a column that they do not have.
+    """Raise if one of Tidemark's operators of two inputs reads a column that these inputs do not have.
 
     Args:
         operator: the operator.

@@ -21,7 +21,7 @@ def first_operator(operator: Operator) -> Operator:
 
 
 def event_times(operator: Operator) -> dict[str, str]:
-    """The column that each event-time parameter of an operator of closed ranges names."""
+    """The column that each event-time parameter of an operator of closed ranges names; empty for other operators."""
     if not operator.reads.closes_ranges:
         return {}
     match first_operator(operator):
@@ -34,12 +34,12 @@ def event_times(operator: Operator) -> dict[str, str]:
 
 
 def has_ttl(operator: Operator) -> bool:
-    """Whether keys have a time to live. An operator that keeps the rows of an expired key has it as a parameter only."""
+    """Whether keys have a time to live (TTL). If an operator keeps the rows of expired keys, only its parameter `ttl` shows it."""
     return operator.reads.ttl is not None or (isinstance(operator, Aggregate | Deduplicate | TopN) and operator.ttl is not None)
 
 
 def is_by_arrival(operator: Operator) -> bool:
-    """Whether an operator chooses rows by the order of their arrival."""
+    """Whether the operator that reads the input is a `Deduplicate` by the order of arrival."""
     first = first_operator(operator)
     return isinstance(first, Deduplicate) and first.order == ARRIVAL
 

@@ -24,7 +24,7 @@ DEFAULT_COMPLETENESS = 0.5
 FRESH = "fresh"
 """The name of the check of a table with a `freshness`."""
 EARLIEST_DAY, LATEST_DAY = date(1900, 1, 1), date(2100, 1, 1)
-"""The days with which the daily partitions may begin, and the data may end."""
+"""The earliest and the latest day that `first_day` and `last_day` may be."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -43,7 +43,7 @@ class Pipeline:
             0.5. Other joins only report their shares, unless they are named.
         freshness: how long a table may take to reflect rows of its sources, such as `"10 minutes"`, from the time at which an advance could
             show them; a table that takes longer fails its check `fresh`. One limit for all tables, or limits by the name of a table; None
-            for no limit, which a table without a name in the mapping has too.
+            for no limit. A table that the mapping does not name has no limit.
         first_day: the first daily partition, such as `"2026-01-01"`. None for the first day of the year of the oldest event in the lake.
         last_day: the last day of the events, for data that are complete. The daily partitions end with the last day on which a result of
             such an event can become final. Runs of Dagster finalize no later results. None for partitions up to the current day.
@@ -222,7 +222,7 @@ def _check_day(parameter: str, day: object) -> None:
 
 
 def _checked_values(parameter: str, values: Any, kind: type) -> tuple[Any, ...]:
-    """The values as a tuple, if each is of a kind and has a name of its own."""
+    """The values as a tuple. Raise `ContractError` if one is of another kind, or if two names differ at most in case."""
     legal = f"a list of {kind.__name__} values"
     if not isinstance(values, Iterable):
         raise ContractError.bad_value(parameter, values, legal)

@@ -30,10 +30,11 @@ def checked_tables(sources: Mapping[str, SourceContract], tables: Mapping[str, D
         tables: the tables, by name, in any order.
 
     Raises:
-        ContractError: two of them have the same name, an input does not exist, tables read each other in a cycle, a table prepares
-            a name that is not an input, an operator cannot read the kind of one of its inputs, reads rows of any age of a source with a
-            `retention`, does not accept their columns or reads a column that they do not have, a table describes a column that it does
-            not have, or a result has a column that Delta refuses or its changelog adds.
+        ContractError: two of them have the same name; an input does not exist; tables read each other in a cycle; a table prepares
+            a name that is not an input, or describes a column that it does not have; an operator cannot read an input of its kind, reads
+            rows of any age of a source with a `retention`, does not accept the columns or the types of its inputs, or reads a column
+            that they do not have; a result has a column that Delta refuses or that its changelog adds; or a row of an upserted table
+            would have no key.
     """
     for name, definition in [*sources.items(), *tables.items()]:
         if name != definition.name:

@@ -21,7 +21,7 @@ _CLOSE = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE)
 _NONDETERMINISTIC = CHANCE | CLOCK | FILES | SESSION
 _DETERMINISTIC = (
     "expressions without random numbers and the clock: results are computed again and compared; read a time from a column. "
-    "'now', 'today', 'yesterday' and 'tomorrow' alone are times too; find a text that is such a word by column RLIKE '^today$'"
+    "Spark may read the texts 'now', 'today', 'yesterday' and 'tomorrow' as times; to find such a text, write column RLIKE '^today$'"
 )
 
 

@@ -38,7 +38,7 @@ class BoundedOutOfOrderness:
 
 @dataclass(frozen=True)
 class Punctuated:
-    """Some rows carry a watermark (punctuated watermarks).
+    """Some rows carry a watermark (punctuated watermarks). The watermark after a batch is the highest of them; it never decreases.
 
     Args:
         watermark: SQL for a row's watermark (a timestamp; null if the row has none).
@@ -162,7 +162,8 @@ class Alignment:
     """Keeps the watermarks of a group of sources together, as Flink's watermark alignment does.
 
     A source whose watermark is more than `max_drift` ahead of the lowest one in the group is not read until the others have caught up. So
-    the rows that a join must keep for the slower source are bounded. Sources that are idle hold back no other.
+    the rows that a join must keep for the slower source are bounded. A source with a watermark also waits while another source of the
+    group has none yet. Idle sources hold back no other source.
 
     Args:
         group: the group's name; sources with the same name are aligned with each other.

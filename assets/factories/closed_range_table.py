@@ -34,8 +34,8 @@ from operators.steps import FOREVER
 
 EVENT_TIMES_IN_PARTITIONS, FINALIZED = "event_times_in_partitions", "days_finalized"
 FINALIZED_DESCRIPTION = (
-    "All results of the days are final. A day that is not completely finalized fails with a warning. It passes in the first run after "
-    "the watermark has passed the end of the day."
+    "All results of the days are final. A day that is not completely finalized fails with a warning. The day passes in the first run "
+    "after the watermark has passed its end."
 )
 IN_PARTITIONS_DESCRIPTION = (
     "No event is before the first or after the last daily partition. Results of earlier events are finalized, but belong to no partition. "
@@ -144,7 +144,7 @@ def _first_day_to_account(engine: EnginePort, derived: DerivedAsset, first: date
     """The first day to account for. It has the oldest row that the run can finalize, or of which it can correct a result.
 
     A run closes every open range, also those before its own first day, and corrects results within the allowed lateness. A row is
-    finalized at most `longest_lookback + watermark_delay` after its event time, so the rows are up to that long before the results.
+    finalized at most `longest_lookback + watermark_delay` after its event time, so a row can be that much older than its result.
     """
     reads = derived.operator.reads
     longest_wait = reads.longest_lookback + reads.watermark_delay

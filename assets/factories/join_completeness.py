@@ -90,7 +90,7 @@ def _rows_of(match: MatchesPort) -> int:
 
 
 def _rounded_down(matched: int, rows: int, parts: int = 10_000) -> float:
-    """A share in whole parts, rounded down: a share below a limit of 1 is not shown as 1. It is 1 if there are no rows."""
+    """A share from 0 to 1, rounded down to a multiple of 1 / `parts`, so that a share below 1 is not shown as 1; 1 without rows."""
     return matched * parts // rows / parts if rows else 1.0
 
 

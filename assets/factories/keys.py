@@ -11,7 +11,7 @@ def input_keys(inputs: Sequence[str], sources: Sequence[str]) -> list[dg.AssetKe
 
 
 def check_step(name: str, kind: str) -> str:
-    """The name of a step that checks an asset. It starts with `_`, which no table's name does, so that it is not that of a table's step."""
+    """The name of a step that checks an asset. It starts with `_`, unlike the name of any table's step."""
     return f"_{name}_{kind}"
 
 

@@ -31,7 +31,7 @@ COLUMN_DESCRIPTIONS = {
     CHANGE: "the kind of change: +I, -U, +U or -D",
     CHANGED_AT: "when the change was committed, by the ledger's clock",
     GROUPING_ID: "which grouping set the result belongs to",
-    "firing": "the number of the firing of its key and window, from 1",
+    "firing": "the number of the firing among those of the key and window, from 1",
     "window_number": "the number of the key's window, from 1",
     RESULT_NUMBER: "the position of the result among those of its window, from 1",
     ROWS_SEEN: "the number of rows from which the early result was computed",
@@ -48,7 +48,7 @@ def moment(epoch_ms: int | None) -> dg.MetadataValue:
 
 
 def code_metadata(derived: DerivedAsset) -> dict[str, str]:
-    """The metadata of a table's definition that names code which the engine cannot compare; nothing if there is none, or a `version`."""
+    """The metadata that names the code of a table that the engine cannot compare; empty without such code, or with a `version`."""
     parts = code_without_version(derived)
     return {"code_without_version": ", ".join(parts)} if parts else {}
 

@@ -4,4 +4,4 @@ The step of the job `stream` is not in the pool: it runs until it is cancelled, 
 """
 
 SPARK = "spark"
-"""The name of the pool. Each run has a Spark session of its own, and the `dagster.yaml` that Tidemark writes allows one run at a time."""
+"""The name of the pool. Each run has a Spark session of its own, and Tidemark's `dagster.yaml` allows one run in the pool at a time."""

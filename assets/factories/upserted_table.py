@@ -19,15 +19,16 @@ from assets.ports import MOVED_BACK, EnginePort
 from operators.top_n import TopN
 
 PROMISE = "promise_kept"
-PROMISED = "No row that replaced another came after it in the order, and none was deleted, as `monotonic` promises."
+PROMISED = "No row came after the row that it replaced in the order, and no row was deleted, as `monotonic` promises."
 HANDLED = "Every accepted row was handled, or is pending, late or filtered, and the table equals the result computed from all handled rows."
 
 
 def upserted_asset(derived: DerivedAsset, *, sources: Sequence[str], worker: Worker) -> dg.AssetsDefinition:
     """Make an upserted table an asset without partitions.
 
-    Materializing it handles the rows that arrived since the last step, and reports its metrics: partitions, rows, changes for each input
-    row, and partitions without a usable rank end. The asset has the conservation law as a blocking check, which recomputes the whole table.
+    Materializing it handles the rows that arrived since the last step, and reports the table's metrics (see
+    `platform_defs.engine.operations.metrics.table_metrics`). The asset has the conservation law as a blocking check, which recomputes the
+    whole table.
 
     Args:
         derived: the asset's definition.
@@ -68,13 +69,13 @@ def upserted_asset(derived: DerivedAsset, *, sources: Sequence[str], worker: Wor
 def promise_check(table: str, keys: int) -> dg.AssetCheckResult:
     """Whether the rows of a Top-N keep the promise `monotonic`.
 
-    A step that could give a wrong ranking is refused. So a promise that is violated only by rows that are not kept is a warning.
+    A step whose ranking could be wrong is refused. So rows that break the promise in other steps are only a warning.
 
     Args:
         table: the name of the table.
         keys: the number of keys that break the promise.
     """
-    way_out = f'set `strategy="retract"` for {table!r}, which needs no promise and no rebuild'
+    way_out = f'set `strategy="retract"` for {table!r}; this strategy needs no promise, and the change needs no rebuild'
     return dg.AssetCheckResult(
         check_name=PROMISE,
         passed=not keys,

@@ -39,7 +39,7 @@ _BEST = ("units DESC", "revenue DESC", "item_id")
 
 
 def payment_order_wide(*, within: str, how: How) -> DerivedAsset:
-    """Each payment joined with its order, made at most `within` before it; `how` selects which unmatched rows are kept."""
+    """Each payment joined with its order, if the order was made at most `within` before; `how` selects which unmatched rows are kept."""
     join = IntervalJoin(on="order_id", lower=0, upper=within, how=how, left_prefix="order_", right_prefix="payment_")
     description = f"Payments joined with their orders, for payments at most {within} after the order ({how} join)."
     return DerivedAsset(name=PAYMENT_ORDER_WIDE, inputs=(ORDERS, PAYMENTS), operator=join, description=description, group=WIDE)
@@ -117,7 +117,7 @@ def category_hot_items(k: int) -> DerivedAsset:
 def seller_leaderboard(n: int) -> DerivedAsset:
     """The most expensive items that each seller sold; its input is append-only."""
     top = TopN(by="seller_id", order_by="price DESC", rank_end=n)
-    description = f"The {n} most expensive items that each seller sold; of equal prices, the one that arrived first ranks first."
+    description = f"The {n} most expensive items that each seller sold; of items with equal prices, the one that arrived first ranks first."
     return DerivedAsset(name=SELLER_LEADERBOARD, inputs=(ORDER_ITEMS,), operator=top, description=description, group=LEADERBOARDS)
 
 

@@ -79,7 +79,7 @@ ILLEGAL = [
     Illegal(
         "a map as a key",
         {"schema": StructType().add("m", MAP), "unique_key": ("m",)},
-        "`unique_key` is 'm'; legal: columns that are no map",
+        "`unique_key` is 'm'; legal: columns whose types contain no map",
     ),
     Illegal("a variant as a key", {"schema": StructType().add("m", VariantType()), "unique_key": ("m",)}, "no variant"),
     Illegal("no event time", {"event_time": " "}, "`event_time` is ' '; legal: a SQL expression"),

@@ -113,7 +113,7 @@ def test_the_check_names_the_table_the_keys_and_the_way_out(keys: int) -> None:
     if keys:
         assert result.description == (
             "rows of 2 keys of 'newest' moved back or were deleted: "
-            "set `strategy=\"retract\"` for 'newest', which needs no promise and no rebuild"
+            "set `strategy=\"retract\"` for 'newest'; this strategy needs no promise, and the change needs no rebuild"
         )
 
 
