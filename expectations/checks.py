@@ -44,15 +44,15 @@ def suite_checks(
 ) -> dg.AssetChecksDefinition:
     """Turn a suite into the checks of an asset.
 
-    Each expectation is a check of its own, named by its `meta["check"]`. A failed check shows how many rows fail and some of them. It
-    is an error if the expectation is critical, else a warning. A table that does not exist yet passes.
+    Each expectation is a check of its own, named by its `meta["check"]`. A failed check shows how many rows fail and some of them. The
+    failure is an error if the expectation is critical or could not be evaluated, else a warning. A table that does not exist yet passes.
 
     Args:
         asset_key: the asset.
         table: its table, as `engine.views.table` names it.
         suite: the expectations; their names differ.
         day_column: a timestamp column; a run over partitions checks the rows of its days (UTC) only.
-        source: the source whose event log the table is; a run checks the rows of new batches only, see `expectations.new_rows`.
+        source: the source whose event log the table is; single rows are checked in new batches only, see `expectations.new_rows`.
         sample: how many failing rows to show.
         blocking: whether a failed critical expectation blocks downstream assets in the same run.
         worker: evaluates the suite; None for the step itself.

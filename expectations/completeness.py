@@ -47,9 +47,10 @@ class JoinedRowsByDay(TableMetricProvider):
 class ExpectRowsToBeJoinedOnEachDay(BatchExpectation):
     """Expect that on each day at least a share of the rows of one side of an outer join has a partner on the other side.
 
-    It reads a table that keeps the unmatched rows of the side: a `left` or `full` join for the left side. The table has no late rows, so
-    their numbers are given: Tidemark counts them if `side` names an input of the table; else `late_rows` has them. For a warning and an
-    error at different shares, use two expectations with another `severity`. A table without rows passes if there are no late rows.
+    It reads a table that keeps the unmatched rows of the side: a `left` or `full` join for the left side. The table does not
+    contain late rows, so their number must be known: Tidemark counts them if `side` names an input of the table; else `late_rows` has it.
+    For a warning and an error at different shares, use two expectations with different `severity`. A table without rows passes if there
+    are no late rows.
 
     Args:
         column: a column of the other side that is null in unmatched rows only, such as `payment_seq`.
@@ -60,9 +61,9 @@ class ExpectRowsToBeJoinedOnEachDay(BatchExpectation):
             count no late rows. Tidemark replaces `late_rows` when it runs the suite, at the cost of an account of the table. Great
             Expectations alone does not count them.
         late_rows: the number of late rows by UTC day, as `{"2026-03-01": 3}`; they count as rows without a partner.
-        only_days: the first and the last UTC day that is checked, as `["2026-03-01", "2026-03-02"]`; none for all days. In a run over days
-            Tidemark sets it for the time of results: the run reads the rows that are final on these days, and the time of a few of these
-            can be the last one of the day before.
+        only_days: the first and the last UTC day that are checked, as `["2026-03-01", "2026-03-02"]`; empty for all days. In a run over
+            days Tidemark sets it if `day_column` is `result_time`: the run reads the rows that become final on its days, and the
+            `result_time` of a few of these rows can be on an earlier day.
 
     Returns:
         `observed_value` is the least share of all days; `details` has the share of each day, the late rows, and the days below `mostly`.
@@ -138,7 +139,7 @@ class ExpectRowsToBeJoinedOnEachDay(BatchExpectation):
 def with_late_rows(
     expectations: Sequence[Expectation], engine: EnginePort, table: str, days: tuple[date, date] | None
 ) -> list[Expectation]:
-    """The expectations of a table; those of joined rows with the days that are checked, and those of a `side` with its late rows.
+    """The expectations, with `only_days` and `late_rows` set in each `ExpectRowsToBeJoinedOnEachDay` (see there).
 
     Args:
         expectations: the expectations.

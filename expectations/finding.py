@@ -26,7 +26,7 @@ class Finding:
         percent: their share of the rows that are not null, in percent.
         observed: the value that an expectation on the whole table observed.
         sample: some of the unexpected rows.
-        error: why it could not be evaluated.
+        error: why the expectation could not be evaluated; None if it was evaluated.
     """
 
     passed: bool

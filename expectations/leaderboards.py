@@ -24,7 +24,7 @@ FOLDS, GAPS, AT_MOST_N = "changelog_folds_to_the_table", "ranks_without_gaps", "
 _DESCRIPTIONS = {
     FOLDS: "Applying the changelog to an empty table must give the table: readers of the changelog rely on this.",
     GAPS: "The ranks of a partition have no gaps; a gap means that a row was lost.",
-    AT_MOST_N: "A partition has at most N ranks.",
+    AT_MOST_N: "No rank is above N; without ranks, no partition has more rows than ranks up to N.",
 }
 
 
@@ -32,11 +32,14 @@ def leaderboard_checks(derived: DerivedAsset, worker: Worker | None = None) -> d
     """The checks of an upserted table; if its operator is a Top-N that shows ranks, its ranks are checked too.
 
     The changelog is applied to the newest state of the table that has passed, and the result is compared with the table. A run with the
-    tag `FULL` applies the whole changelog; so does one if that state can no longer be read.
+    tag `FULL` applies the whole changelog, and so does a run that can no longer read that state.
 
     Args:
         derived: the asset.
         worker: evaluates the checks; None for the step itself.
+
+    Raises:
+        OperatorError: the table is append-only.
     """
     top, emits = derived.operator, derived.operator.emits
     if not emits.upserts:
@@ -130,7 +133,7 @@ def differing_rows(table: DataFrame, changelog: DataFrame, key: tuple[str, ...])
 
 
 def partitions_failing(table: DataFrame, top: object, name: str) -> DataFrame:
-    """The partitions that fail the check `name`: ranks with gaps (see `gaps`), or more than N ranks."""
+    """The partitions that fail the check `name`: their ranks have gaps (see `gaps`), or a rank above N (without ranks: too many rows)."""
     ranked = _ranked(top)
     return _partitions(table, ranked).where(_is_failing(ranked, name))
 
@@ -171,7 +174,7 @@ def _counted(top: TopN) -> list[Column]:
 def gaps(top: TopN) -> Column:
     """Whether a partition's `ranks` (sorted) have a gap.
 
-    Ranks of `row_number` and `dense_rank` are consecutive. A `rank` is followed by the rank that is larger by the number of its ties.
+    Ranks of `row_number` and `dense_rank` are consecutive. The next `rank` after a rank is larger by the number of rows with that rank.
     """
     if top.function == "row_number":
         return F.col("ranks") != F.sequence(F.lit(top.rank_start), F.lit(top.rank_start) + F.col("rows").cast("int") - 1)

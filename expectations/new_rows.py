@@ -23,7 +23,7 @@ FULL = "tidemark/full_checks"
 CHECKED = "checked_batches"
 """The metadata key of an evaluation: the log, the expectation, and the last batch up to which all rows have passed, with its time."""
 _MOST_RUNS = 20
-"""How many runs are searched for the last evaluation; a run that failed before it has none."""
+"""How many runs are searched for the last evaluation; a run that failed before the evaluation has none."""
 
 
 def select_row_checks(expectations: Sequence[Expectation], schema: StructType) -> list[Expectation]:
@@ -37,7 +37,7 @@ def select_row_checks(expectations: Sequence[Expectation], schema: StructType) -
 
 
 def passed_record(expectation: Expectation, log: LogPort, last_seq: int) -> dg.JsonMetadataValue:
-    """Make the record that the rows of a log have passed an expectation up to a batch; 0 if none is known to have passed."""
+    """Make the record that the rows of a log have passed an expectation up to batch `last_seq`; 0 if no batch is known to have passed."""
     return dg.MetadataValue.json(
         {"log": log.id, "expectation": expectation_values(expectation), "to": last_seq, "time": log.time_of(last_seq)}
     )

@@ -1,4 +1,4 @@
-"""The Great Expectations suites of the shop: one for each event log and table.
+"""The Great Expectations suites of the shop: one for each event log and table, except the leaderboards of sellers and of categories.
 
 An expectation's `meta["check"]` is the name of its asset check, and its `description` says why it matters. A failed expectation of
 severity `critical` is an error, one of severity `warning` is a warning. A null violates only the not-null expectations.
@@ -112,7 +112,7 @@ def order_items() -> ExpectationSuite:
         _not_null("item_id", "Sales are counted by item."),
         _not_null("category", "Without a category the item is missing in rankings by category.", WARNING),
         _not_negative("price"),
-        ExpectColumnValuesToBeBetween(column="quantity", min_value=1, **_meta("quantity_positive", "An order has at least one unit.")),
+        ExpectColumnValuesToBeBetween(column="quantity", min_value=1, **_meta("quantity_positive", "An order item has at least one unit.")),
     ]
     return ExpectationSuite(name="order_items", expectations=[*checks, *_log()])
 
@@ -174,7 +174,7 @@ def item_sales() -> ExpectationSuite:
     """Sales of each item in each window."""
     checks = [
         _at_least("orders", 1, "A window without sales has no row."),
-        _at_least("units", 1, "An order has at least one unit."),
+        _at_least("units", 1, "An order item has at least one unit."),
         _not_negative("revenue"),
     ]
     return ExpectationSuite(name="item_sales", expectations=[*checks, *_by_window("item_id", "category")])
@@ -204,7 +204,8 @@ def item_conversion() -> ExpectationSuite:
 
 def hot_items_of(name: str, k: int, *group: str) -> ExpectationSuite:
     """A ranking of each window, or of each window and group."""
-    ranks = ExpectColumnValuesToBeBetween(column=RANK, min_value=1, max_value=k, **_meta("rank_in_range", f"A ranking has {k} ranks."))
+    in_range = _meta("rank_in_range", f"A ranking has at most {k} ranks.")
+    ranks = ExpectColumnValuesToBeBetween(column=RANK, min_value=1, max_value=k, **in_range)
     one_item = _unique(
         "one_item_a_rank", WINDOW_START, WINDOW_END, *group, RANK, reason="The order is total, so no two items share a rank."
     )

@@ -26,8 +26,8 @@ _MAY_BE_ABSENT = "expect_column_to_exist"
 def check_suite_columns(pipeline: Pipeline, suites: Suites) -> None:
     """Raise if an expectation names a column that its source or table does not have, as far as its columns are known without rows.
 
-    Raise too if it counts the late rows of an input that the table does not have, or of a table that is no join, if two expectations of
-    a suite have the same name, or if one has a reserved name.
+    Raise too if an expectation counts the late rows of an input that the table does not have, or of a table that is no join, if two
+    expectations of a suite have the same name, or if one has a reserved name.
 
     Args:
         pipeline: the pipeline.

@@ -2,7 +2,7 @@
 
 One query evaluates all expectations that can be counted together (see `one_pass`). The others, and the sample rows of those that fail,
 come from Great Expectations. It runs in memory here: no files, no telemetry, no progress bars. Its Spark datasource caches the frame
-by default and never frees it, so caching is off: a scan reads only the columns it needs. Its first validation asks
+by default and never frees it, so caching is off; without a cache, a scan reads only the columns that it needs. Its first validation asks
 only for counts, which are aggregates that share their scans. Failed expectations are run again for sample rows. (Asking
 for samples in the first validation costs one or two Spark jobs for each expectation.)
 """

@@ -1,3 +1,5 @@
+"""The suites of the shop, the names of checks, and suites that are refused before a check runs."""
+
 from dataclasses import replace
 from datetime import UTC, date, datetime
 from decimal import Decimal
