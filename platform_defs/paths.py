@@ -23,8 +23,8 @@ _CONTAINER_BEFORE_HOST = ("abfss", "abfs")
 """Schemes whose URIs have a container before an `@`, such as `abfss://container@account/lake`; elsewhere an `@` follows credentials."""
 _LEGAL = f"a path, file:///path, or a URI with one of {', '.join(f'{s}://' for s in STORES)}"
 _NOT_IN_TABLES = "%|^"
-"""Characters that the path of a table must not have. deltalake decodes `%41`, so it would use another folder than Spark; the others make
-it panic."""
+"""Characters that the path of a table must not have. deltalake decodes `%41`, so it would use another folder than Spark; the other
+two make deltalake panic."""
 _LONGEST, _LONGEST_NAME = 4_096, 255
 """The longest path, in characters, and the longest name in a path, in bytes, that common file systems allow."""
 
@@ -48,7 +48,7 @@ def canonical(value: str, base: Path | None = None) -> str:
 
     In a path, `~` is expanded, links are followed, a relative path is resolved from `base`, and a trailing slash is removed. `file:/x`,
     `file:///x` and `file://localhost/x` become `/x`. In a URI, the scheme becomes lower case, `s3://` becomes `s3a://`, the name of S3 in
-    Hadoop, and repeated slashes become one.
+    Hadoop, repeated slashes become one, and a trailing slash is removed.
 
     Args:
         value: a path or a URI.

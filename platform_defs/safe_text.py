@@ -48,7 +48,7 @@ def printable(text: str) -> str:
 
 
 def one_line(text: str) -> str:
-    """The text as `printable`, in one line."""
+    """The text as `printable` returns it, in one line: line feeds are escaped too."""
     return printable(text).replace("\n", "\\n")
 
 

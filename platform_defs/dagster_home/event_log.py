@@ -55,7 +55,7 @@ class EventLogStorage(SqliteEventLogStorage):
                     os.utime(self.path_for_shard(shard))  # the UI watches this file, and SQLite writes to its write-ahead log only
 
     def _initdb(self, engine: Engine, for_index_shard: bool = False) -> None:
-        """Create the tables of a database. If it has them, Dagster does nothing either, but first loads its scripts of migrations."""
+        """Create the tables of a database that has none. For others Dagster does nothing either, but first loads its migration scripts."""
         has_tables = False
         with suppress(DatabaseError), engine.connect() as connection:  # Dagster tries again while another process creates them
             has_tables = MigrationContext.configure(connection).get_current_revision() is not None

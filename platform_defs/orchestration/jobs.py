@@ -1,4 +1,4 @@
-"""The Dagster jobs of every pipeline except `advance` and `stream`: ingest, maintain the lake, export a table, land a table's changes."""
+"""Jobs that every pipeline has: ingest, maintain the lake, export a table, land a table's changes; and requests for runs of `advance`."""
 
 from collections.abc import Iterable, Mapping
 
@@ -146,9 +146,9 @@ def advance_request(
 ) -> dg.RunRequest | None:
     """The run that advances the tables that are behind.
 
-    If days are open, the run selects all assets that can be read over those days, else only the upserted assets that are behind, with their
-    topics, and the topics whose last publish failed. Tables that cannot be read, and those that read them, are left out. None if nothing is
-    behind.
+    If days are open, the run covers these days and selects all tables with their topics. Otherwise it selects only the upserted tables that
+    are behind, with their topics, and the topics whose last publish failed. Tables that cannot be read, and those that read them, are left
+    out. None if nothing is behind.
 
     Args:
         engine: the engine.

@@ -23,7 +23,7 @@ class ParallelWork:
 
     When the first of these steps of a run begins, the work of all of them begins too, and each step waits for its own work.
     Work begins when the work of its inputs has succeeded and their conservation law holds; Dagster's blocking checks make the
-    step of a table wait for the same. A step does its work itself if it has not begun, or if Dagster retries the step.
+    step of a table wait for the same. A step does its work itself if the work has not begun, or if Dagster retries the step.
     """
 
     def __init__(self) -> None:
@@ -35,7 +35,7 @@ class ParallelWork:
         self._steps[step] = inputs, work
 
     def do(self, context: StepContext, engine: EnginePort, step: str) -> Any:
-        """Wait for a step's work, or do it if it has not begun. An interrupt first ends all work of the run, and is then raised."""
+        """Wait for a step's work, or do the work if it has not begun. An interrupt first ends all work of the run, and is then raised."""
         try:
             future = self._claim(context, engine, step)
             return self._steps[step][1](engine, RunDetails.of(context)) if future is None else future.result()
@@ -87,14 +87,14 @@ class _Run:
         self._lock, self._stopped, self._pool = Lock(), Stop(), ThreadPoolExecutor(THREADS)
         self._work: dict[str, Future[Any]] = {}
         self._finished: set[str] = set()
-        self._left = {*steps}
+        self._not_begun = {*steps}
         with self._lock:
             self._begin_ready()
 
     def claim(self, step: str) -> "Future[Any] | None":
-        """A step's work, for the step to wait for; None if the step must do it, since it has not begun or was ended."""
+        """A step's work, for the step to wait for; None if the step must do the work itself: it has not begun, or it was stopped."""
         with self._lock:
-            self._left.discard(step)
+            self._not_begun.discard(step)
             work = self._work.get(step)
         if work is not None and self._stopped.is_set() and (work.cancelled() or work.exception() is not None):
             return None
@@ -112,12 +112,12 @@ class _Run:
             timeout = _CANCEL_EVERY_S
 
     def _begin_ready(self) -> None:
-        for name in [name for name in self._steps if name in self._left]:
+        for name in [name for name in self._steps if name in self._not_begun]:
             inputs, work = self._steps[name]
             if not self._stopped.is_set() and self._finished.issuperset({*inputs} & {*self._steps}):
-                self._left.discard(name)
+                self._not_begun.discard(name)
                 self._work[name] = self._pool.submit(self._run_work, name, work)
-        if not self._left:
+        if not self._not_begun:
             self._pool.shutdown(wait=False)
 
     def _run_work(self, name: str, work: Work) -> Any:

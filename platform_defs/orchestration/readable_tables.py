@@ -31,7 +31,7 @@ def _reason(engine: Engine, name: str) -> str | None:
     """Why the progress of a table cannot be read; None if it can."""
     try:
         engine.pending.progress(name)
-        if engine.assets[name].operator.emits.upserts:  # the progress is in the changelog's log
+        if engine.assets[name].operator.emits.upserts:  # their progress is in the log of the changelog, so the table's own log is read too
             engine.lake.newest_commit(name, APPLIED)
     except UNREADABLE as error:
         return str(error)

@@ -15,9 +15,9 @@ from platform_defs.orchestration.stream_runs import reason_not_to_ingest
     description="Advances the tables that the sensors did not advance during the day.",
 )
 def nightly(context: dg.ScheduleEvaluationContext, engine: dg.ResourceParam[Engine]) -> dg.RunRequest | dg.SkipReason:
-    """Requests an advance every night at 02:30 UTC. It skips, until the next night, if `reason_not_to_ingest` gives a reason.
+    """Requests an advance every night at 02:30 UTC. If `reason_not_to_ingest` gives a reason, the schedule skips this night.
 
-    It does not skip while another process writes to a table: the run tries such a table again.
+    The schedule does not skip while another process writes to a table: the run tries this table again.
     """
     if busy := reason_not_to_ingest(context.instance, engine):
         return dg.SkipReason(busy)

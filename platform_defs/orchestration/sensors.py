@@ -1,6 +1,6 @@
-"""The sensors: new files, new records and idle sources request an ingest; new ledger batches request an advance. They need no Spark.
+"""The sensors that request an ingest for new files, new records and idle sources, and an advance for new ledger batches, without Spark.
 
-A sensor skips while another process writes. It requests a failed run again after growing waits, without a limit; see `tries`.
+A sensor skips while another process writes. It requests failed runs again, as often as they fail, after growing waits; see `tries`.
 """
 
 import hashlib
@@ -27,7 +27,7 @@ from platform_defs.orchestration.waiting_input import waiting_input
     description="Requests an ingest when a file or record has arrived that the ledger does not list, or a source has become idle.",
 )
 def new_input(context: dg.SensorEvaluationContext, engine: dg.ResourceParam[Engine]) -> dg.RunRequest | dg.SkipReason:
-    """Requests one run for each set of new files, new records of topics, and idle sources. New means that the ledger does not list it."""
+    """Requests one run for each set of new files, new records of topics, and idle sources. Input is new if the ledger does not list it."""
     waiting = waiting_input(engine)
     if waiting.subject is None:
         return dg.SkipReason(waiting.reason)
@@ -71,7 +71,7 @@ def ledger_moved(context: dg.SensorEvaluationContext, engine: dg.ResourceParam[E
 def _advance_request(
     instance: dg.DagsterInstance, engine: Engine, readable: Engine, earlier_runs: RequestedRuns, days: dg.DailyPartitionsDefinition | None
 ) -> dg.RunRequest | None:
-    """The run for tables that are behind. If there are none, a repetition of the newest run if it failed, unless a check failed it.
+    """The run for tables that are behind. If there are none, a repetition of the newest run if it failed, unless a check made it fail.
 
     None if there is nothing to run.
     """

@@ -18,9 +18,9 @@ from platform_defs.orchestration.run_errors import failed_steps, short_line
 JOB = "stream"
 """The name of the job."""
 SUPERVISOR = "stream_supervisor"
-"""The name of the sensor that keeps it running."""
+"""The name of the sensor that keeps the job running."""
 TAG = "tidemark/stream"
-"""The tag of its runs: the identity of the lake's folder and of the folders of input files."""
+"""The tag of the job's runs: the identity of the lake's folder and of the folders of input files."""
 STARTS_S = 300.0
 """How long a run may take from its start until it holds its lock: its process loads the code."""
 HEALTHY_S = 600.0
@@ -103,7 +103,7 @@ def reason_not_to_stream(engine: Engine, newest: Sequence[RunRecord]) -> str | N
 
 
 def _is_violated(engine: Engine, name: str) -> bool:
-    """Whether the recorded account of a table violates the conservation law. A table that cannot be read does not keep the others off."""
+    """Whether the recorded account of a table violates the conservation law. A table that cannot be read counts as not violated."""
     try:
         account = engine.accounts.recorded_account(name)
     except UNREADABLE:  # the stream reports it, and advances the other tables

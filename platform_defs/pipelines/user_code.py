@@ -23,7 +23,7 @@ class UserCodeError(TidemarkError):
         Args:
             variable: the setting that names the file or module.
             target: its value.
-            file: the user's file; None for the outermost file of the user's in the traceback.
+            file: the user's file; None to take the user's outermost file in the traceback.
             error: the error.
         """
         lines, text = _lines(error), str(error)
