@@ -209,7 +209,7 @@ class EnginePort(Protocol):
         ...
 
     def steps(self, asset: str, until: int | None = None) -> Iterator[StepPort]:
-        """Advance an asset, one committed step after the other."""
+        """Advance an asset, one committed step after the other, up to the watermark `until` (epoch ms), or to its own watermark."""
         ...
 
     def rebuild_days(self, asset: str, first: date | None = None, last: date | None = None) -> RebuiltPort:

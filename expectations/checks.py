@@ -134,7 +134,10 @@ def findings(
     days: Days | None = None,
     sample: int = 10,
 ) -> Findings | None:
-    """Run expectations on a table, without Dagster; None if the table does not exist yet. The arguments are those of `suite_checks`."""
+    """Run expectations on a table, without Dagster; None if the table does not exist yet.
+
+    The arguments are those of `suite_checks`, and `days`: the first and the last day of the run, None for all rows.
+    """
     frame = _table(engine, table)
     if frame is None:
         return None

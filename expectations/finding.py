@@ -23,7 +23,7 @@ class Finding:
         passed: whether the data is as expected.
         evaluated: the number of evaluated rows; None for an expectation that counts no rows.
         unexpected: the number of these rows that are not as expected.
-        percent: their share of the rows that are not null, in percent.
+        percent: their share, in percent, of the rows without nulls; for an expectation that values are not null, of all evaluated rows.
         observed: the value that an expectation on the whole table observed.
         sample: some of the unexpected rows.
         error: why the expectation could not be evaluated; None if it was evaluated.

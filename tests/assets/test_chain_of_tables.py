@@ -1,4 +1,4 @@
-"""Dagster materializes a chain of tables of both kinds in one run: with days, without, with, and without."""
+"""Dagster materializes in one run a chain of tables in which those with and without daily partitions alternate."""
 
 import dagster as dg
 import pytest

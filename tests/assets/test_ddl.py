@@ -44,7 +44,7 @@ def test_the_schema_is_the_one_that_spark_reads(spark, ddl):
 
 
 @pytest.mark.parametrize("ddl", [text for text in INVALID if isinstance(text, str)], ids=lambda ddl: ddl[:30])
-def test_spark_refuses_it_too(spark, ddl):
+def test_what_is_not_valid_is_refused_by_spark_too(spark, ddl):
     assert schema_of(ddl) is None or not schema_of(ddl).fields
 
 

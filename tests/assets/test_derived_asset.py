@@ -101,6 +101,6 @@ def test_a_query_of_a_table_is_refused() -> None:
         Pipeline(sources=[source("l"), source("r")], tables=[_table(_join()), below])
 
 
-def test_another_value_is_refused() -> None:
+def test_another_value_of_streams_as_is_refused() -> None:
     with pytest.raises(ContractError, match="`streams_as` is 'spark'; legal: ranges, query"):
         _table(_join(), "spark")

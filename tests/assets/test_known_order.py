@@ -84,7 +84,7 @@ def test_a_prepared_column_may_be_negative() -> None:
     assert _top({"n": "count(quantity)"}, "n DESC", prepared).strategy_used == "update"
 
 
-def test_the_leaderboard_of_the_shop_follows_from_its_row_rules() -> None:
+def test_row_rules_make_the_leaderboard_of_the_shop_move_up_only() -> None:
     tables = shop(Settings()).tables_by_name  # pyright: ignore[reportCallIssue]
     top = tables["category_leaderboard"]
     assert isinstance(top.operator, TopN)

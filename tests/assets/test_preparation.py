@@ -120,7 +120,7 @@ def table(**changes: object) -> DerivedAsset:
     return DerivedAsset(**{"name": "count", "inputs": ("l",), "operator": COUNT, **changes})  # pyright: ignore[reportArgumentType]
 
 
-def test_a_preparation_is_of_an_input() -> None:
+def test_only_inputs_are_prepared_and_each_under_one_name() -> None:
     with pytest.raises(ContractError, match=r"`prepare` is 'v > 0'; legal: Preparation\(where=..., select=...\)"):
         table(prepare={"l": "v > 0"})
     with pytest.raises(ContractError, match=r"^table 'count': `prepare` is 'm'; legal: names of the table's inputs: l$"):

@@ -1,4 +1,4 @@
-"""A source with a retention has no reader of rows of any age."""
+"""A table that reads rows of any age of a source with a retention is refused."""
 
 from dataclasses import dataclass, replace
 

@@ -36,7 +36,7 @@ def _step(engine: Engine, *keys: str) -> None:
     engine.advance("sums")
 
 
-def _spoil(engine: Engine, table: str, predicate: str) -> None:
+def _delete_rows(engine: Engine, table: str, predicate: str) -> None:
     DeltaTable(engine.lake.path(table)).delete(predicate)
 
 
@@ -76,7 +76,7 @@ def test_the_changelog_is_read_since_the_last_state_that_passed(engine: Engine, 
 @pytest.mark.parametrize("predicate", ["k = 'a'", "k = 'b'"], ids=["a row that the new step changes", "another row"])
 def test_a_row_that_the_table_loses_is_found_until_it_is_back(engine: Engine, instance: dg.DagsterInstance, predicate: str) -> None:
     assert _check(engine, instance) == (True, 0)
-    _spoil(engine, "sums", predicate)
+    _delete_rows(engine, "sums", predicate)
     assert _check(engine, instance) == (False, 1)
     assert _check(engine, instance) == (False, 1)
     engine.rebuild_days("sums")
@@ -86,13 +86,13 @@ def test_a_row_that_the_table_loses_is_found_until_it_is_back(engine: Engine, in
 def test_a_change_that_the_changelog_loses_is_found(engine: Engine, instance: dg.DagsterInstance) -> None:
     assert _check(engine, instance) == (True, 0)
     _step(engine, "c", "d")
-    _spoil(engine, "changelog/sums", "k = 'c'")
+    _delete_rows(engine, "changelog/sums", "k = 'c'")
     assert _check(engine, instance) == (False, 1)
 
 
 def test_an_older_change_that_the_changelog_loses_is_found_by_a_full_check(engine: Engine, instance: dg.DagsterInstance) -> None:
     assert _check(engine, instance) == (True, 0)
-    _spoil(engine, "changelog/sums", "k = 'a'")
+    _delete_rows(engine, "changelog/sums", "k = 'a'")
     assert _check(engine, instance) == (True, 1)
     assert _check(engine, instance, full=True) == (False, 0)
 
