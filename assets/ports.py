@@ -55,7 +55,7 @@ class MatchesPort(Protocol):
 
     @property
     def completeness(self) -> float:
-        """The share of matched rows among the matched, unmatched and late ones."""
+        """The share of matched rows among the matched, unmatched and late ones, from 0 to 1; 1 if there are none."""
         ...
 
 
@@ -80,7 +80,7 @@ class AccountPort(Protocol):
 
     @property
     def completeness(self) -> float:
-        """The share of matched rows among the matched, unmatched and late ones."""
+        """As `MatchesPort.completeness`."""
         ...
 
 

@@ -49,7 +49,10 @@ _FORMATS_OF_VALUES = (
 """They apply to nested columns of JSON only; see `SourceContract`."""
 LEGAL = (*_CSV, *_JSON, *_FORMATS_OF_VALUES, "mode")
 """The options that a source may have."""
-_FILES = "text files are read as lines of UTF-8, decompressed by their suffix, and every file below the source's folder is read"
+_FILES = (
+    "text files are read as lines of UTF-8, decompressed by their suffix, and every file below the source's folder is read, except those "
+    "whose name or folder starts with '_' or '.'"
+)
 _SCHEMA = "the columns and their types are those of the contract's `schema`"
 _OUTPUT = "it is an option for writing files"
 _PARQUET = "Parquet files are read by the types of their own columns"

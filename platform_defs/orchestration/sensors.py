@@ -1,4 +1,4 @@
-"""The sensors that request an ingest for new files, new records and idle sources, and an advance for new ledger batches, without Spark.
+"""The sensors that request an ingest for waiting input (see `waiting_input`), and an advance for new ledger batches, without Spark.
 
 A sensor skips while another process writes. It requests failed runs again, as often as they fail, after growing waits; see `tries`.
 """
@@ -24,10 +24,11 @@ from platform_defs.orchestration.waiting_input import waiting_input
 @dg.sensor(
     job_name="ingest",
     minimum_interval_seconds=30,
-    description="Requests an ingest when a file or record has arrived that the ledger does not list, or a source has become idle.",
+    description="Requests an ingest when a file or record has arrived that the ledger does not list, a source has become idle, or the "
+    "watermark of a source with processing time must advance.",
 )
 def new_input(context: dg.SensorEvaluationContext, engine: dg.ResourceParam[Engine]) -> dg.RunRequest | dg.SkipReason:
-    """Requests one run for each set of new files, new records of topics, and idle sources. Input is new if the ledger does not list it."""
+    """Requests one run for each set of new files, new records, and sources that need a batch without rows; see `waiting_input`."""
     waiting = waiting_input(engine)
     if waiting.subject is None:
         return dg.SkipReason(waiting.reason)

@@ -35,6 +35,8 @@ class WaitingInput:
 def waiting_input(engine: Engine) -> WaitingInput:
     """Files that are not recorded in their present state, partitions with records to read, and sources that need a batch without rows.
 
+    A source needs one if it has become idle, or if its watermark follows the clock and results wait for it.
+
     The input of a source that is ahead of its alignment group does not count: an ingest would not read it now.
     """
     ingestion, ahead = engine.ingestion, engine.ingestion.ahead
