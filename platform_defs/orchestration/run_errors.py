@@ -18,7 +18,7 @@ _LONGEST = 500
 def failed_steps(instance: DagsterInstance, run_id: str) -> str | None:
     """The failed steps of a run; None if no step failed.
 
-    Each has the description of its `dg.Failure`, the text of Tidemark's error, or the class of any other error.
+    Each has the description of its `dg.Failure`, the text of Tidemark's error, or else the class of the root cause.
     """
     failures, own_names = list[str](), _own_error_names()
     for entry in instance.all_logs(run_id, of_type=dg.DagsterEventType.STEP_FAILURE):
