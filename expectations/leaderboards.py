@@ -24,7 +24,7 @@ FOLDS, GAPS, AT_MOST_N = "changelog_folds_to_the_table", "ranks_without_gaps", "
 _DESCRIPTIONS = {
     FOLDS: "Applying the changelog to an empty table must give the table: readers of the changelog rely on this.",
     GAPS: "The ranks of a partition have no gaps; a gap means that a row was lost.",
-    AT_MOST_N: "No rank is above N; without ranks, no partition has more rows than ranks up to N.",
+    AT_MOST_N: "No rank is above N. A partition of a table without ranks has at most one row for each requested rank.",
 }
 
 
