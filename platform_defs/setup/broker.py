@@ -172,8 +172,8 @@ class Broker:
         self.folder.mkdir(parents=True, exist_ok=True)
         draft = self._config.with_suffix(".draft")
         draft.write_text("".join(f"{name}={value}\n" for name, value in self._properties().items()), "utf-8")
-        format_it = [*command, "kafka.tools.StorageTool", "format", "--ignore-formatted", "-t", _CLUSTER, "-c", str(draft)]
-        result = subprocess.run(format_it, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+        format_command = [*command, "kafka.tools.StorageTool", "format", "--ignore-formatted", "-t", _CLUSTER, "-c", str(draft)]
+        result = subprocess.run(format_command, stdin=subprocess.DEVNULL, capture_output=True, check=False)
         self._log_file.write_bytes(result.stdout + result.stderr)
         if result.returncode:
             raise BrokerError.ended(result.returncode, _tail(self.log))

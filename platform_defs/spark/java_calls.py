@@ -3,8 +3,8 @@
 A call takes about 0.1 ms of both processes together, and a small step makes thousands. Py4J itself makes a call for each part of a class's
 name and for each method of a class, each time that Python names them; for each element of a list that it passes; and for each object in
 the JVM that Python no longer needs. To find out whether a part of a name is a class, the JVM searches all JARs. For each argument Py4J also
-searches the attributes of a class for those of a dictionary, a set, and a Python object that implements a Java interface: a quarter of the
-time of a call.
+checks, by searching for attributes, whether it is a dictionary, a set, or a Python object that implements a Java interface: these checks
+take a quarter of the time of a call.
 """
 
 import time

@@ -58,13 +58,15 @@ _LATE_COMPILATION = "".join(
     f" -XX:Tier4{name}Threshold={value}"
     for name, value in {"Invocation": 50_000, "MinInvocation": 10_000, "Compile": 150_000, "BackEdge": 400_000}.items()
 )
-"""Java compiles a method with all optimizations only after ten times as many calls as by default: most code of a small step runs too
-rarely for it to pay, and a third of the CPU time of a cycle went into it. The loops of a large step reach these counts at once."""
+"""Java compiles a method with all optimizations only after ten times as many calls as by default. Most code of a small step runs too
+rarely for that compilation to pay, and by default it takes a third of the CPU time of a cycle. The loops of a large step reach these counts
+at once."""
 _ONE_LOGGER_CONTEXT = " -Dlog4j2.contextSelector=org.apache.logging.log4j.core.selector.BasicContextSelector"
 """Log4j has one configuration for all classes. Otherwise it walks the stack for the caller's class loader each time that Spark makes an
 object which can log, such as a node of a plan: 1.5 % of the CPU time of a cycle."""
 _LATE_COLLECTION = " -XX:MetaspaceSize=256m"
-"""Java collects all garbage each time when classes first take 21, 35, 58 MB and so on; Spark's classes take 200 MB."""
+"""By default, Java collects all garbage each time that classes take more memory than before: at 21, 35, 58 MB, and so on. Spark's classes
+take 200 MB."""
 _AVRO_LIMITS = " ".join(
     f"-Dorg.apache.avro.limits.{name}={limit}"
     for name, limit in {"bytes.maxLength": 64 << 20, "string.maxLength": 64 << 20, "collectionItems.maxLength": 16 << 20}.items()
@@ -198,10 +200,10 @@ def own_session(config: Mapping[str, str]) -> SparkSession:
 
 
 def _forget_sources(spark: SparkSession, hadoop: Any) -> None:
-    """Delete from Hadoop's configuration the files that its 1,100 properties came from, which only its log messages name.
+    """Delete from Hadoop's configuration the names of the files that its 1,100 properties came from. Only its log messages show them.
 
-    Spark sends a copy of the configuration with each scan of files. Hadoop compresses the source of each property on its own, which took
-    two thirds of that time, and 3 to 8 % of the JVM's CPU time in small steps.
+    Spark sends a copy of the configuration with each scan of files. Hadoop compresses the source of each property on its own. That takes
+    two thirds of the time of sending, and 3 to 8 % of the JVM's CPU time in small steps.
     """
     with suppress(Py4JError):  # another version of Hadoop may have no such field; scans then take longer
         of_hadoop = java_class(spark, "java.lang.Class").forName("org.apache.hadoop.conf.Configuration")

@@ -26,14 +26,14 @@ _log = logging.getLogger(__name__)
 
 @dataclass(frozen=True)
 class Committed:
-    """What a writer knows of a table after a commit by deltalake. The table's log need not be read again for its maintenance.
+    """What a writer knows of a table after a commit by deltalake, so that maintenance need not read the table's log again.
 
     Args:
         version: the version of the commit.
         unchanged: the opened table with the files that the commit has not removed; None if there are none.
         added: the files that it has added, unless `unchanged` has them already.
-        has_metadata: whether it records the metadata that the table's commits record, such as progress. If not, an older commit does, which
-            must not be deleted.
+        has_metadata: whether the commit records the metadata that the table's commits record, such as progress. If not, an older commit
+            records it, and must not be deleted.
     """
 
     version: int
@@ -60,8 +60,9 @@ class TablesMaintainedAfterCommits(ReadTables, MaintainedTables):
 
         Every `CHECKPOINT_EVERY` versions, write a checkpoint and delete old commits, unless one may have metadata that is still needed.
 
-        Delta's own post-commit hooks cost more: its checkpoints are Spark jobs, whose code takes seconds to compile, and it compacts
-        after each process's first commit to a table, even if there are few files. deltalake's list the whole log after each commit.
+        The post-commit hooks of Delta and deltalake cost more. Delta's checkpoints are Spark jobs, whose code takes seconds to compile, and
+        Delta compacts after each process's first commit to a table, even if there are few files. The hooks of deltalake list the whole log
+        after each commit.
 
         A fault is logged: the commit has succeeded, and the maintenance after the next one tries again.
 

@@ -98,7 +98,7 @@ class ChangedTables(WrittenTables):
 
     def small_table(self, table: str, key: Sequence[str]) -> OpenedTable | None:
         """The table, if it is small and deltalake can merge rows into it by a key."""
-        if self.is_large(table):  # by the table of readers, so that a large one is not opened for writing
+        if self.is_large(table):  # checked in the opened table of the readers, so that a large table is not opened for writing
             return None
         opened = self._for_writing(table)
         delta = opened.delta
@@ -162,10 +162,10 @@ class ChangedTables(WrittenTables):
         self._change(spark, table, {}, expected, lambda **options: expected.delete(predicate, **options), number)
 
     def replace_rows(self, frame: DataFrame, table: str, condition: str, number: int) -> None:
-        """Replace the rows of a condition by a frame's, which satisfy it, in one commit with a number (see `commits.RETENTION`).
+        """Replace the rows that satisfy a condition by a frame's rows, in one commit with a number (see `commits.RETENTION`).
 
         Args:
-            frame: the rows. They may be computed from the table's own.
+            frame: the new rows, which satisfy the condition too. They may be computed from the table's own.
             table: the table.
             condition: which rows to replace, in the SQL of Spark.
             number: it must exceed that of earlier replacements.
@@ -209,9 +209,9 @@ class ChangedTables(WrittenTables):
         change: Callable[..., object],
         number: int | None = None,
     ) -> None:
-        """Make one commit by deltalake, without retries on other versions; `number` is that of a retention.
+        """Make one commit by deltalake, without retries on other versions; `number` is the number of a removal by retention.
 
-        The commit does not repeat the metadata of earlier ones, so none of those is deleted after it.
+        The commit does not repeat the metadata of earlier commits, so no earlier commit is deleted after it.
         """
         self.check_leases()
         commit_id, version = uuid.uuid4().hex, expected.version() + 1

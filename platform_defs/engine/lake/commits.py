@@ -27,9 +27,9 @@ ROWS = "rows_of"
 CARRY_ID = "carry_id"
 """In place of `id` in the metadata of a commit that repeats the row counts of others: it has no rows itself."""
 APPLICATION = "tidemark"
-"""The `txnAppId` under which a table's log has the number of its newest numbered commit; Delta skips commits that do not exceed it."""
+"""The `txnAppId` under which a table's log has the number of its newest numbered commit; Delta skips a commit without a higher number."""
 RETENTION = "tidemark-retention"
-"""The `txnAppId` under which a table's log has the number of what retention removed from it last; every checkpoint has it too."""
+"""The `txnAppId` under which a table's log has the number of the newest removal by retention; every checkpoint has it too."""
 
 
 class CommitOptions(TypedDict):
@@ -42,8 +42,9 @@ class CommitOptions(TypedDict):
 def commit_options(metadata: Mapping[str, Any], number: int | None = None, application: str = APPLICATION) -> CommitOptions:
     """The options of every commit by deltalake.
 
-    It commits on exactly the version that was read, and does not try again on a later one; but a compaction and a VACUUM, which change no
-    rows, do. It does no maintenance after the commit, for which it would list the whole log; see `after_commits`.
+    With them, deltalake commits on exactly the version that was read, and does not try again on a later one. Only its compaction and its
+    VACUUM, which change no rows, still try again. deltalake does no maintenance after the commit, because it would list the whole log for
+    it; see `after_commits`.
 
     Args:
         metadata: what the commit records.
@@ -126,7 +127,7 @@ def create(
         number: the step's number; see `commit_files`.
 
     Raises:
-        DeltaError: the store failed.
+        DeltaError, OSError: the store failed.
     """
     try:
         create_table_with_add_actions(

@@ -109,7 +109,7 @@ def _vacuum(delta: DeltaTable, hours: int | None, *, dry_run: bool) -> list[str]
 def delete_removed_files(path: str, storage_options: dict[str, str] | None) -> None:
     """Delete the files that a table outside the lake no longer needs, since its retention (by default a week) has passed.
 
-    Only files that the table's log names are deleted, so nothing else in its folder is. Of a table with deletion vectors none is.
+    Other files in the table's folder, which its log does not name, are kept. If the table has deletion vectors, no file is deleted.
     """
     if DeltaTable.is_deltatable(path, storage_options) and not has_vectors(delta := DeltaTable(path, storage_options=storage_options)):
         delta.vacuum(dry_run=False, **commit_options({}))

@@ -34,7 +34,7 @@ Ranges = Mapping[str, Ends | list[Ends]]
 _MOST_RELATIONS, _MOST_FILES, _READERS = 256, 64, 8
 _HARMLESS, _VECTORS = {"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}, "deletionVectors"
 _WRITTEN = {"appendOnly", "invariants", "changeDataFeed", "timestampNtz"}
-"""The writer features of Delta that deltalake supports: it cannot write a table with another one."""
+"""The writer features of Delta that a table may have if deltalake is to write it; Spark writes a table with any other feature."""
 
 
 def rows_of_matching_files(
@@ -109,8 +109,8 @@ def no_rows(spark: SparkSession, schema: StructType) -> DataFrame:
 def matching_files(delta: DeltaTable, within: Ranges, *, with_nulls: bool = False) -> dict[str, int] | None:
     """The sizes of the files that can match, by path relative to the table; None if the table cannot be read as plain Parquet files.
 
-    That is so if it may have deletion vectors (as large upserted tables have), column mapping or partitions. A file without statistics of a
-    column can match.
+    A table that may have deletion vectors (as large upserted tables have), column mapping or partitions cannot be read so. A file without
+    statistics of a column can match.
     """
     if not is_plain(delta):
         return None
@@ -170,8 +170,8 @@ def _rows_of_file(store: pa_fs.FileSystem, path: str, columns: pa.Schema) -> pa.
 def extent(delta: DeltaTable, columns: Sequence[str], within: Ranges) -> dict[str, Ends]:
     """The bounds of columns over the files that can contain rows within ranges, from the statistics in the table's log.
 
-    A column is left out if a file has no statistics of it or has nulls in it, or if its type is neither a whole number nor a string. The
-    bounds of a string may be prefixes.
+    A column is left out if there is no such file, if a file has no statistics of it or has nulls in it, or if its type is neither a whole
+    number nor a string. The bounds of a long string are cut: no string of the column is outside of them, but they need not be in it.
     """
     actions = pa.table(delta.get_add_actions(flatten=True))
     files = _can_contain(actions, within)
@@ -187,8 +187,8 @@ def time_extent(delta: DeltaTable, column: str, within: Ranges) -> Ends | None:
     """The bounds of a timestamp column, in epoch ms, over the files that can contain rows within ranges; None if there are no such files.
 
     If the log has no statistics of the column for a file, as in a table that an earlier version made, they are read from the file's footer.
-    A bound is None if the footer has none either. The range may be up to 1 ms wider than that of the rows, because the log records whole
-    milliseconds. Files with nulls alone are left out.
+    A bound is None if the footer has none either. Each end may be up to 1 ms outside of the range of the rows, because the log records
+    whole milliseconds. Files with nulls alone are left out.
     """
     actions = pa.table(delta.get_add_actions(flatten=True))
     all_files = range(actions.num_rows)
@@ -265,7 +265,7 @@ def is_plain(delta: DeltaTable, *, with_vectors: bool = False) -> bool:
 
 
 def is_written_by_deltalake(delta: DeltaTable) -> bool:
-    """Whether deltalake can write a table; only Spark writes those with other features."""
+    """Whether deltalake can write a table; only Spark writes a table that has other features than `_WRITTEN`."""
     return is_plain(delta) and set(delta.protocol().writer_features or ()) <= _WRITTEN
 
 

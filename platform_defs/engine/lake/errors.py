@@ -96,7 +96,7 @@ class LakeError(TidemarkError, RuntimeError):
 
     @classmethod
     def not_known(cls, table: str, error: Exception) -> "LakeError":
-        """A commit failed, and the table's log, which would show whether it is there nevertheless, cannot be read."""
+        """A commit failed, and the table's log cannot be read, so it is not known whether the commit was made nevertheless."""
         cause = error.__cause__ if isinstance(error, LakeError) and isinstance(error.__cause__, Exception) else error
         return cls(
             f"whether this process's commit to {table} succeeded is not known: the table's log cannot be read now "
@@ -230,7 +230,7 @@ class UnreadableLogError(LakeError):
 
 
 class LakeBusy(LakeError):
-    """Another process is writing."""
+    """Another process holds a lock of the lake, or waits for a lock that this process holds."""
 
     @classmethod
     def of(cls, name: str, holder: str, purpose: str, waited_s: float | None) -> "LakeBusy":

@@ -79,8 +79,8 @@ class _File:
         with _naming_file(self.path), pq.ParquetFile(self.path, filesystem=self.store, metadata=self.footer) as file:
             for batch in file.iter_batches(_BATCH_ROWS):
                 mask = np.ones(batch.num_rows, bool)
-                deleted_mask = self.is_kept[first : first + batch.num_rows]
-                mask[: len(deleted_mask)] = deleted_mask
+                kept_in_batch = self.is_kept[first : first + batch.num_rows]
+                mask[: len(kept_in_batch)] = kept_in_batch
                 first += batch.num_rows
                 yield batch if mask.all() else batch.filter(pa.array(mask))
 
@@ -96,16 +96,16 @@ class _File:
 
 
 def _open_files(delta: DeltaTable) -> list[_File] | None:
-    """The files of a table, the largest first, as Spark reads them; None if a deletion vector belongs to none of them."""
+    """The files of a table, the largest first, as Spark reads them; None if a deletion vector belongs to a file that is not among them."""
     actions = delta.get_add_actions(flatten=True)  # `pyarrow.table` of it loads pandas
     sizes = dict(zip(actions["path"].to_pylist(), actions["size_bytes"].to_pylist(), strict=True))
-    vectors, store, no_mask = _kept_masks(delta), store_of(delta), np.ones(0, bool)
-    if not vectors.keys() <= sizes.keys():
+    masks, store, no_mask = _kept_masks(delta), store_of(delta), np.ones(0, bool)
+    if not masks.keys() <= sizes.keys():
         return None
 
     def open_file(path: str) -> _File:
         with _naming_file(path):
-            return _File(path, store, pq.read_metadata(path, filesystem=store), vectors.get(path, no_mask))
+            return _File(path, store, pq.read_metadata(path, filesystem=store), masks.get(path, no_mask))
 
     with ThreadPoolExecutor(_FOOTERS_AT_ONCE) as pool:
         return [*pool.map(open_file, sorted(sizes, key=lambda path: -sizes[path]))]

@@ -45,5 +45,5 @@ class LazyFrame(ClassicFrame):
         self._made = made
 
     def unpersist(self, blocking: bool = False) -> DataFrame:
-        """Nothing is cached of a frame that was never made."""
+        """Remove the frame from Spark's cache; a frame that was never made is not in it."""
         return self if self._made is None else super().unpersist(blocking)

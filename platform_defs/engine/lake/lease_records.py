@@ -1,7 +1,8 @@
 """The numbered records of a lease, of which only the newest counts. If two processes write the next number at once, one is refused.
 
-In S3 each record is an object, which is created by a conditional put. Other stores behind a URI have conditional puts too, but only
-deltalake can use them all: there, a lease is a Delta table without rows, and each record is the metadata of an empty commit.
+In S3 each record is an object, which is created by a conditional put. Other stores behind a URI have conditional puts too, each in its own
+way, and deltalake supports all of these stores. There, a lease is a Delta table without rows, and each record is the metadata of an empty
+commit.
 """
 
 import json

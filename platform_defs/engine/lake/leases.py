@@ -33,7 +33,7 @@ class Lease:
         uri: the URI of its folder.
         name: the name of the lock.
         seconds: how long the lease lasts after each heartbeat; the clocks of all writers must differ by much less than this.
-        purpose: why this process takes the lease; it decides which holders it waits for, as `take_or_wait` describes.
+        purpose: why this process takes the lease. The purpose decides which holders the process waits for, see `take_or_wait`.
         now: the wall clock, in epoch s.
         patience_s: how long to wait for maintenance, in seconds; by default `MAINTENANCE_PATIENCE_S`, and 0 for a stream.
         may_request: whether to wait for a stream that holds the lease.
@@ -61,7 +61,7 @@ class Lease:
 
         Raises:
             LakeBusy: another process holds the lease, and this process does not wait for it, or has waited too long; the text names the
-                holder, and when it started.
+                holder, and since when it holds the lease.
         """
         request = self._next.holding if self.may_request else None
         take_or_wait(self.name, self.take, self.purpose, self.patience_s, request, POLL_OF_STORE_S)

@@ -1,4 +1,4 @@
-"""Locks on a disk that allow one writer at a time. A refused writer gets an error with the process that holds the lock and its start.
+"""Locks on a disk that allow one writer at a time. The error of a refused writer names the process that holds the lock, and since when.
 
 The operating system releases a file lock when the process ends. For a lake behind a URI, a writer takes a lease (`leases`).
 
@@ -28,7 +28,7 @@ def holding_lock(folder: Path, name: str, purpose: Purpose, patience_s: float | 
     Args:
         folder: the folder of the lock.
         name: its name.
-        purpose: why this process takes the lock; it decides which holders it waits for, as `take_or_wait` describes.
+        purpose: why this process takes the lock. The purpose decides which holders the process waits for, see `take_or_wait`.
         patience_s: how long to wait for maintenance, in seconds; by default `MAINTENANCE_PATIENCE_S`, and 0 for a stream.
         may_request: whether to wait for a stream that holds the lock.
 

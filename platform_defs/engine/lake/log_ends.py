@@ -36,7 +36,7 @@ LookAtEnd = Callable[[int], LogEnd | None]
 
 
 def end_on_disk(path: str, version: int) -> LogEnd:
-    """The end of a log on a disk. The state of a file is its inode and its time in ns: a file system may reuse the one, but not both.
+    """The end of a log on a disk. The state of a file is its inode and its modification time in ns; another file may have one of them.
 
     Args:
         path: the table's folder.
@@ -48,7 +48,7 @@ def end_on_disk(path: str, version: int) -> LogEnd:
 
 
 def end_in_s3(uri: str, options: Mapping[str, str] | None, version: int) -> LogEnd:
-    """The end of a log in S3: one request. The state of an object is its time, its length and its tag.
+    """The end of a log in S3, by one request. The state of an object is its modification time, its length and its tag.
 
     Args:
         uri: the table's URI.
@@ -63,7 +63,7 @@ def end_in_s3(uri: str, options: Mapping[str, str] | None, version: int) -> LogE
 
 
 def _file_state(path: Path) -> tuple[int, int] | None:
-    """The inode and the time, in ns, of a file; None if it does not exist."""
+    """A file's inode and its modification time in ns; None if it does not exist."""
     try:
         status = path.stat()
     except OSError:

@@ -20,7 +20,7 @@ _ONE_AT_A_TIME = Lock()
 def merge_settings(
     spark: SparkSession, metadata: dict[str, Any], number: int | None, *, deletion_vectors: bool, stored: bool
 ) -> Iterator[None]:
-    """Set the session settings that a MERGE reads while the block runs; one MERGE runs at a time, because they are global to the session.
+    """While the block runs, set the session settings that a MERGE reads. They apply to the whole session, so one MERGE runs at a time.
 
     Args:
         spark: the session.

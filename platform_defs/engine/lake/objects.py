@@ -18,7 +18,7 @@ _CONFIG = {
     *("virtual_hosted_style_request", "imdsv1_fallback", "metadata_endpoint", "request_payer", "role_arn", "role_session_name"),
     *("skip_signature", "sts_endpoint", "web_identity_token_file", "container_credentials_relative_uri", "unsigned_payload"),
 }
-"""deltalake's options for S3, without the prefix `aws_`, that are also the options of a listing."""
+"""deltalake's options for S3, without the prefix `aws_`, that `obstore` has too."""
 _CLIENT = {"allow_http", "allow_invalid_certificates", "connect_timeout", "timeout", "proxy_url", "proxy_ca_certificate", "user_agent"}
 _WITH_PREFIX = {"endpoint_url_s3": "aws_endpoint_url_s3"}
 """The option that `obstore` knows by its full name only."""
@@ -69,7 +69,7 @@ def has_conditional_put(folder: str, options: Mapping[str, str] | None) -> bool:
 
 
 def newer_objects(uri: str, options: Mapping[str, str] | None, after: str) -> dict[str, tuple[Any, ...]]:
-    """The states of the objects below a folder's URI whose names follow a name: the modification time, the length and the tag of each.
+    """The states of the objects below a folder's URI whose names sort after `after`: modification time, length and tag, by name.
 
     Raises:
         StoreError: the store refused, or cannot be reached.

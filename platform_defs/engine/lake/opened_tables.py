@@ -5,7 +5,8 @@ opened table is still the newest version if its newest commit is unchanged, and 
 read; but if somebody still reads the opened version, the table is opened once more. After a checkpoint it is opened again too: deltalake
 reads older commits when it needs them, and they may be deleted after a checkpoint.
 
-A merge by deltalake changes the opened table, so it has one that no reader shares. The next merge uses that one again.
+A merge by deltalake changes the opened table through which it commits. So merges use an opened table that no reader shares, and the next
+merge uses the same one again.
 
 What the log records at the opened version (the newest number of an application, the newest commit with a key) is kept with the opened table
 until its version changes.
@@ -27,7 +28,7 @@ from platform_defs.engine.lake.log_ends import AFTER_ALL, LogEnd, LookAtEnd
 T = TypeVar("T")
 OpenTable = Callable[[], DeltaTable | None]
 _MOST_TABLES, _MOST_FOR_WRITERS = 256, 32
-"""How many tables stay open for readers, and for merges; the files of a table take about 1 MB for each 40 of them."""
+"""How many tables stay open for readers, and for merges. Each 40 files of an opened table take about 1 MB of memory."""
 _IN_DOUBT = object()
 _KNOWN = "_known_of_version"
 
@@ -47,7 +48,7 @@ class OpenedTable:
     checkpoint: Any = None
 
     def newest(self, look: LookAtEnd, open_table: OpenTable, *, may_update: bool = True) -> DeltaTable | None:
-        """The table at its newest version; None if it does not exist. If it cannot be opened, `delta` is still what it was.
+        """The table at its newest version; None if it does not exist. If the table cannot be opened, `delta` stays unchanged.
 
         Args:
             look: looks at the end of the table's log.
@@ -104,7 +105,7 @@ class _Shared:
 
     Args:
         table: the table. Readers get a copy of it, which shares its content.
-        copy: refers to the copy as long as a reader has it. Until then, the table must not change.
+        copy: returns the copy as long as a reader has it, and then None. While a reader has it, the table must not change.
         lock: held by the thread that looks for a newer version.
     """
 
@@ -143,7 +144,7 @@ def known(delta: DeltaTable, key: Hashable, read: Callable[[], T]) -> T:
 def _known_of(delta: DeltaTable) -> dict[Hashable, Any]:
     version, kept = delta.version(), delta.__dict__.get(_KNOWN)
     if kept is None or kept[0] != version:
-        kept = delta.__dict__[_KNOWN] = version, dict[Hashable, Any]()  # not cleared: a thread may still fill that of the earlier version
+        kept = delta.__dict__[_KNOWN] = version, dict[Hashable, Any]()  # a new one: a thread may still fill the earlier version's
     return kept[1]
 
 

@@ -89,7 +89,7 @@ class ReadTables(LakeRoot):
         return newest_version(self._key(table), partial(self.log_end, table), partial(self.delta, table))
 
     def _for_writing(self, table: str) -> OpenedTable:
-        """A table's newest version, in an object of the caller's own, which should be kept after a commit by `_keep_for_writing`."""
+        """A table's newest version, in an object of the caller's own. After a commit, the caller passes it to `_keep_for_writing`."""
         if not self._notices_new_tables:
             return OpenedTable(self.delta(table))
         return take_for_writing(self._key(table), partial(self.log_end, table), partial(self.delta, table))
@@ -102,7 +102,7 @@ class ReadTables(LakeRoot):
 
     @property
     def _notices_new_tables(self) -> bool:
-        """Whether readers notice, without reading its log, that a table was deleted and created again."""
+        """Whether readers notice that a table was deleted and created again, without reading the table's log."""
         return self.is_local or is_in_s3(self.root)
 
     def _key(self, table: str) -> tuple[object, ...]:
@@ -152,7 +152,7 @@ class ReadTables(LakeRoot):
         Args:
             spark: the session.
             table: the table.
-            schema: the columns to return, null if the table lacks one; None for the table's own.
+            schema: the columns to return; a column that the table lacks is null. None for the table's own columns.
             within: the ranges, by column. The result may also have rows outside of them.
             with_nulls: whether to read also the files that have nulls in a column with a range.
 
@@ -170,13 +170,13 @@ class ReadTables(LakeRoot):
             return rows
         if rows.columns == schema.names:
             return rows
-        names = {c.lower() for c in rows.columns}  # the contract may declare a column that files added in another case
+        names = {c.lower() for c in rows.columns}  # a contract may write a name in another case than the files that added it
         return rows.select(
             *[F.col(quoted_name(f.name)) if f.name.lower() in names else F.lit(None).cast(f.dataType).alias(f.name) for f in schema]
         )
 
     def delta_at_version(self, table: str, version: int) -> DeltaTable | None:
-        """An earlier version as opened by deltalake; None if its log or one of its files is deleted or, on a disk, unreadable.
+        """An earlier version as opened by deltalake; None if its log cannot be read, or if a data file is missing or has another size.
 
         Raises:
             LakeError: the disk has a fault that may pass; or the lake is behind a URI, and its store refused or cannot be reached.
@@ -266,7 +266,7 @@ class ReadTables(LakeRoot):
             raise self.passing_fault(table, error) or UnreadableLogError.of(table, self.path(table), error) from error
 
     def version(self, table: str) -> int | None:
-        """The table's newest version."""
+        """The table's newest version; None if the table does not exist."""
         delta = self.delta_for_reading(table)
         return None if delta is None else delta.version()
 

@@ -32,7 +32,7 @@ class LakeRoot:
     Args:
         root: a path or a URI that both Spark and deltalake support; it becomes canonical, see `paths.canonical_of_tables`.
         lease_s: for a URI, after how many seconds another writer can take the lock of a dead writer.
-        leases: whether a `file://` URI is not turned into a path, so that writers take leases and not file locks; only for tests.
+        leases: whether to keep the root as given, such as a `file://` URI, so that writers take leases, not file locks; only for tests.
         storage_options: deltalake's options for the store behind a URI; None for those of the environment.
     """
 
@@ -87,7 +87,8 @@ class LakeRoot:
         """Open the lake for writing while the block runs.
 
         Raises:
-            LakeError: the lake is not writable, or a write in the block fails; the text says why.
+            LakeError: the lake is not writable, its disk is full or its store fails; the text says which. Other errors of the block are
+                raised unchanged.
         """
         try:
             if self.is_local:
@@ -113,13 +114,14 @@ class LakeRoot:
         `waiting_process` to find out that they wait. A stream does not wait, except for maintenance if `patience_s` gives a time.
 
         Raises:
-            LakeError: another process holds the lock; the text names it, and when it started.
+            LakeBusy: another process holds the lock; the text names it, and since when it holds the lock.
+            LakeError: see `opening`; or the store of a lake behind a URI lets two writers take the same lease.
         """
         with self.opening(), self._holding_lock(name, purpose, patience_s):
             yield
 
     def present_writer(self, name: str) -> str | None:
-        """The present writer of an asset and when it started, as text; None if there is none. A new writer waits during this check."""
+        """The holder of an asset's lock, and since when, as text; None if the lock is free. A new writer waits during this check."""
         if self.is_local and not Path(self.root, "_locks").exists():
             return None
         try:

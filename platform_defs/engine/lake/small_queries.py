@@ -32,7 +32,7 @@ from platform_defs.engine.lake.plans import analyzed_plan, first_rows, frame_of,
 SMALL_INPUT_BYTES = 4 * 1024 * 1024
 """The most bytes of data files that a small query reads."""
 MATERIALIZED_INPUT_BYTES = 1024 * 1024
-"""The most bytes of text whose rows are held in memory for several queries: such rows become part of each task of a query."""
+"""The most bytes of text whose rows are held in memory for several queries. Rows in memory become part of each task of a query."""
 MOST_FETCHED_ROWS = 200_000
 """A query with this many rows or more is not fetched."""
 _SETTINGS = {
@@ -40,7 +40,7 @@ _SETTINGS = {
     "spark.sql.shuffle.partitions": "1",
     "spark.sql.leafNodeDefaultParallelism": "1",
     "spark.sql.autoBroadcastJoinThreshold": "-1",  # a broadcast is a job of its own
-    # operators without closures, which Spark would clean of references, for which it reads their classes from the JARs each time
+    # physical operators without closures: to clean a closure of references, Spark reads the closure's class from the JARs each time
     "spark.sql.execution.usePartitionEvaluator": "true",
 }
 _EXCLUDED_RULES = "spark.sql.optimizer.excludedRules"
@@ -133,7 +133,7 @@ def collect(frame: DataFrame) -> list[Row]:
 def fetch_arrow(frame: DataFrame) -> pa.Table | None:
     """The rows of a small query as Arrow. None if it is not small, or returns `MOST_FETCHED_ROWS` rows or more, or too many bytes.
 
-    Few rows are kept as long as the frame, and not fetched again.
+    If the rows are few, they are kept in memory as long as the frame exists, and are not fetched again.
     """
     cached_rows = _ROWS.get(frame)
     if cached_rows is not None and _are_few(cached_rows):
@@ -179,11 +179,15 @@ def materialize(frame: DataFrame) -> DataFrame:
 
 
 def materialize_and_measure(frame: DataFrame, measures: Sequence[Column]) -> tuple[DataFrame, dict[str, Any]] | None:
-    """As `materialize`, with aggregates over all rows, in one job; None if it reads more than `MATERIALIZED_INPUT_BYTES`, or too many rows.
+    """As `materialize`, with aggregates over all rows, in one job.
 
     Args:
         frame: the rows.
         measures: aggregates with names, of numbers, strings or dates; a date is returned as text.
+
+    Returns:
+        The frame, and the aggregates by name; None if the input has more than `MATERIALIZED_INPUT_BYTES` or an unknown size, if there are
+        too many rows to fetch, or if Arrow and Spark write a column's type differently.
     """
     size = text_bytes(analyzed_plan(frame))
     if size is None or size > MATERIALIZED_INPUT_BYTES or not is_arrow_type(frame.schema):
@@ -217,7 +221,7 @@ def in_memory(spark: SparkSession, rows: pa.Table, schema: StructType) -> DataFr
 
 
 def rows_in_memory(frame: DataFrame) -> pa.Table | None:
-    """The rows of a frame whose rows are in memory: it was made from Arrow or fetched, or `remember_rows` recorded them. Otherwise None."""
+    """A frame's rows if they are in memory: the frame was made from Arrow or fetched, or `remember_rows` recorded them. Else None."""
     return _ROWS.get(frame)
 
 

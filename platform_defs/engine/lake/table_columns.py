@@ -35,7 +35,9 @@ def keeps_statistics(delta: DeltaTable, schema: StructType) -> bool:
 
 
 def forget_lost_columns(spark: SparkSession, path: str, delta: DeltaTable | None, schema: StructType) -> None:
-    """Before an overwrite after which a column cannot have statistics any more, let Spark choose such columns: Delta would refuse the list.
+    """Remove a table's list of columns with statistics before an overwrite after which one of them cannot have statistics.
+
+    Delta would refuse the list. Without one, Spark chooses the columns.
 
     Args:
         spark: the session.

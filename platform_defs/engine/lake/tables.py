@@ -35,8 +35,8 @@ class Lake(ChangedTables):
 class LakeSnapshot(Lake):
     """A snapshot of a lake: every table is read at the version that it had when it was first read.
 
-    A commit through the snapshot succeeds only on the version that the snapshot has of the table. After it, the
-    snapshot may read this table at another version, so a step reads a table before it commits to it, and not after.
+    A commit through the snapshot fails if another writer has committed a step since the table was read (see the methods). After the commit,
+    the snapshot may read this table at another version, so a step reads a table before it commits to it, and not after.
 
     Args:
         base: the lake itself.
@@ -63,7 +63,7 @@ class LakeSnapshot(Lake):
         """The table at the snapshot's version, in an object of the snapshot's own.
 
         Raises:
-            LakeError: the table was deleted or created again since the snapshot was taken of it.
+            LakeError: the table was deleted, or deleted and created again, since the snapshot first read it.
         """
         if version is not None:
             return self.base.delta(table, version)

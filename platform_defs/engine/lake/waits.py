@@ -1,7 +1,7 @@
 """Waiting for a lock: who waits for whom, and for how long.
 
-A writer waits for maintenance. A writer and maintenance wait for a stream, which releases a table after its present step if one waits.
-By default a stream does not wait, since its other tables would wait too. In all other cases a held lock is an error.
+A writer waits for maintenance. A writer and maintenance wait for a stream, which releases a table after its present step if a process waits
+for the table. By default a stream does not wait, since its other tables would wait too. In all other cases a held lock is an error.
 """
 
 import logging
@@ -76,7 +76,7 @@ def take_or_wait(
 
     Raises:
         LakeBusy: another process holds the lock, and this one does not wait for it, has waited too long, or was stopped; the text names
-            the holder and when it started.
+            the holder, and since when it holds the lock.
     """
     began, reported, may_request, poll_s = time.monotonic(), -math.inf, request is not None, POLL_S
     holder, holder_since = None, began

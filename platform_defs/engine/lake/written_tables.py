@@ -1,7 +1,7 @@
 """Writes to the lake's tables: appends, and replacements of whole tables.
 
-Spark writes many rows, and Arrow few (see `small_queries`). deltalake commits them, and writes the rows of the ledger. All commit metadata
-is written here and in `changed_tables`.
+Spark writes many rows, and Arrow few (see `small_queries`). deltalake commits them, and writes the rows of the ledger. The metadata of
+commits is composed here and in `changed_tables`; elsewhere it is only an `id`, or the record of a lease.
 """
 
 import json
@@ -84,7 +84,7 @@ class WrittenTables(TablesMaintainedAfterCommits):
             The number of rows written.
 
         Raises:
-            LakeError: another writer has committed, or the columns differ from the table's; nothing was committed.
+            LakeError: nothing was committed: another writer has, or the columns differ from the table's. Or the outcome is not known.
         """
         self.check_leases()
         delta, path = self.delta_for_reading(table), self.path(table)

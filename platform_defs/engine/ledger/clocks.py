@@ -48,8 +48,8 @@ def time_of_batch(clocks: Column, seq: int, now: int) -> int:
 def time_at(clock: int, later: pa.ChunkedArray, now: int, earlier: pa.ChunkedArray | None = None) -> int:
     """The wall clock at a batch, corrected; at most `now`.
 
-    If the clock had jumped ahead then and is right again, the result is the least of the later clocks; if those are in the future too, the
-    greatest of the earlier clocks that are not in the future; and `now` if there is none.
+    If `clock` is more than `CLOCK_STEP` after `now`, it had jumped ahead. The result is then the least of the later clocks; if that is in
+    the future too, or there is none, the greatest of the earlier clocks that are not in the future; and `now` if there is none of these.
 
     Args:
         clock: the wall clock of the batch.

@@ -170,7 +170,7 @@ class History:
         """The history with the rows of more batches (`COLUMNS`), in any order; None if the batches do not follow it.
 
         Batches follow if none is missing or records a source twice, all rows of a batch have the same time, times increase, and no
-        watermark decreases.
+        watermark decreases or becomes null.
         """
         new_rows = read_rows(parts)
         if not new_rows.rows:

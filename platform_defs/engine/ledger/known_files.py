@@ -26,8 +26,8 @@ class KnownFiles:
     """The files of one source.
 
     A path is relative to the source's folder (`./`), or absolute in ledgers of format 1. An absolute path below the folder is converted to
-    a relative path. Any other absolute path was recorded before the lake was moved. It may have two relative paths: the part after the
-    first and the part after the last occurrence of the folder's name.
+    a relative path. Any other absolute path was recorded before the folder was moved. It may have two relative paths: the part after
+    the first and the part after the last occurrence of the folder's name.
     """
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class KnownFiles:
     def add(self, offsets: pa.Array) -> None:
         """Add entries of the ledger's `offsets`: `path|modified|length` for a file that was read.
 
-        For a range of offsets of a Kafka topic they are its partition's path, its first offset and the number of its offsets.
+        For a range of offsets of a Kafka topic, these parts are the path of the partition, the first offset and the number of offsets.
 
         The suffix `|unread` means that no row of the file could be read, and `|unread|n` that no row could be read at the nth retry.
         `|retry|n` requests a retry: it cancels every `unread` with a lower number.

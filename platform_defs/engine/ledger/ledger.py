@@ -94,7 +94,7 @@ class Ledger(KnownBatches):
         return [file for file in files if not records.has_present_state(file)]
 
     def _known_files(self, source: str) -> KnownFiles:
-        head = self.head  # before `_files` is used: `head` reads the ledger, and discards the known files if it was replaced
+        head = self.head  # read before `_files`, because it replaces `_files` if the ledger was created again or summarized
         return self._files.files_of(source, head)
 
     def wall_clock(self) -> int:
@@ -208,7 +208,7 @@ class Ledger(KnownBatches):
             self._commit(self.history, batches)
 
     def _commit(self, history: History, batches: Sequence[Batch]) -> None:
-        """Commit on the version of `history`. It is not read again here, because the commit could then succeed on a newer version."""
+        """Commit on the version of `history`. The ledger is not read again here: the commit could then succeed on a newer version."""
         seqs, head = [batch[0].seq for batch in batches], history.head
         if seqs[0] <= head and seqs == list(range(seqs[0], seqs[0] + len(seqs))):
             raise LakeError.overtaken(TABLE, "batch")

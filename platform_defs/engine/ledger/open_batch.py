@@ -12,8 +12,8 @@ class OpenBatch:
 
     Args:
         ledger: the ledger.
-        known: the ledger at the version that the batch follows. What it records needs no other look: the batch's commit and its fence
-            fail if the ledger has another version.
+        known: the ledger at the version that the batch follows. The ledger need not be read again for the batch: the batch's commit and
+            fence fail if the ledger has another version.
 
     Attributes:
         seq: the batch's number.

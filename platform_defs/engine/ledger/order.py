@@ -22,7 +22,9 @@ def order_fault(batch: Batch, head: int, before: int | None, last: dict[str, Sou
         return f"it follows batch {head}, so batches between them are missing"
     if len({row.source for row in batch}) < len(batch):
         return "it records a source twice"
-    if any(row.ingested_at != now for row in batch) or (before is not None and now <= before):
+    if any(row.ingested_at != now for row in batch):
+        return f"its rows have different ingested_at: {', '.join(map(str, sorted({row.ingested_at for row in batch})))}"
+    if before is not None and now <= before:
         return f"its ingested_at {now} is not later than that of the batch before, {before}"
     return next((fault for row in batch if (fault := _watermark_fault(row, last.get(row.source)))), None)
 

@@ -41,7 +41,7 @@ AS_INTS = pa.schema([f.with_type(pa.int64()) if f.type == _TIME else f for f in 
 COUNTS = ("rows_read", "accepted", "duplicate", "quarantined", "markers", "warned")
 
 SHARES = (0.0, 0.001, 0.01, 0.05, 0.25, 0.5, 0.75, 0.95, 0.99, 0.999, 1.0)
-"""The shares of a batch's rows at whose quantiles the ledger records their event times (`SourceBatch.spread`)."""
+"""The shares of the quantiles that the ledger records of a batch's event times (`SourceBatch.spread`); 0.25 is the first quartile."""
 
 
 @dataclass(frozen=True, kw_only=True)

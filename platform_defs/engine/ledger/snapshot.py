@@ -40,7 +40,7 @@ class LedgerSnapshot(Ledger):
         return dict(self._newest) if upto is None else super().newest_rows(upto)
 
     def require(self, seq: int, recorded_in: str) -> None:
-        """Raise unless the ledger has a batch that another table records. It looks in the ledger itself only if the snapshot lacks it."""
+        """Raise unless the ledger has a batch that another table records. If the snapshot lacks the batch, the ledger itself is read."""
         if seq > self.head:
             self._live.require(seq, recorded_in)
 

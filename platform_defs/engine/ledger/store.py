@@ -60,7 +60,7 @@ class Version:
 class LedgerStore(Protocol):
     """Stores a ledger's rows, one for each batch and source.
 
-    All other methods, except `compact`, use the version that `refresh` last returned.
+    Every method except `refresh` and `compact` uses the version that `refresh` last returned.
     """
 
     @property
@@ -186,7 +186,7 @@ class DeltaLedgerStore:
         return [path for _, path in sorted(paths)]
 
     def _actions(self, delta: DeltaTable, *names: str) -> list[tuple[Any, ...]]:
-        """Values of the table's log for each file; None if one is not recorded. `pyarrow.table` would load pandas here.
+        """Values of the table's log for each file; None for a value that is not recorded. `pyarrow.table` would load pandas here.
 
         The log is read once for each version. Another thread may bring the opened table up to date after its version was looked up: then
         the log is read again next time.

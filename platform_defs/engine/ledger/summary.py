@@ -45,8 +45,8 @@ class Summary:
         upto: the last of the batches.
         began: the wall clock at the first batch.
         sources: the sources, by name.
-        watermarks: the watermarks of operators after the batches, by the inputs for which they wait (see `watermark_key`). The
-            inputs' own watermarks do not determine it: an input that was idle may be behind it now.
+        watermarks: the watermarks of operators after the batches, by the inputs for which they wait (see `watermark_key`). They cannot be
+            computed from the inputs' own watermarks: an input that was idle may now be behind the operator's watermark.
         late: the results of tables that became final in these batches and may be late for a reader, by the inputs of the reader and the
             table (see `result_rows.late_results`).
     """
@@ -62,7 +62,7 @@ class Summary:
         """A summary from its JSON text. Values that a later version of Tidemark adds are not read.
 
         Raises:
-            ValueError: it is no summary.
+            ValueError: the text is no summary.
         """
         try:
             stored: dict[str, Any] = json.loads(text)

@@ -116,14 +116,14 @@ def late_results(
     """The results of a table that may be late for a reader, by `final_at`.
 
     A result is final in the first batch after which the table's watermark has reached its `final_at`. So the ledger alone decides whether
-    it is late, as for a row of a source. While a table is not idle, its readers' watermarks are behind it, and no result is late.
+    it is late, as for a row of a source. While a table is not idle, no reader's watermark is ahead of it, and no result is late.
 
     Args:
         upstream: the table's own watermark.
         reader: the reader's own watermark.
         delay: the table's output watermark delay, in ms.
         since: only results that became final after this batch are late; see `idle_since`.
-        earlier: the ranges of the results that became final up to that batch.
+        earlier: the ranges of the results that became final up to the batch `since`.
         upto: the last batch to consider; None also includes results that are not final yet.
     """
     length = min(len(upstream.after), len(reader.after))
