@@ -124,6 +124,8 @@ def served_session(file: Path) -> Served | None:
 def attach_session(file: Path, config: Mapping[str, str]) -> SparkSession | None:
     """A new session in the JVM that another process serves; None if no process serves one with this configuration.
 
+    It is also None if `spark-submit` started this process.
+
     Args:
         file: the file that records the served session.
         config: the configuration that this process wants.

@@ -168,7 +168,7 @@ class ChangedTables(WrittenTables):
             frame: the new rows, which satisfy the condition too. They may be computed from the table's own.
             table: the table.
             condition: which rows to replace, in the SQL of Spark.
-            number: it must exceed that of earlier replacements.
+            number: the number of the replacement, which must be higher than the numbers of earlier ones.
 
         Raises:
             LakeError: the table has a replacement with this number or a later one, or another writer has committed; nothing was written.

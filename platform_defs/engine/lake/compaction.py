@@ -63,8 +63,8 @@ class MaintainedTables(LakeRoot):
     def count_unneeded_files(self, spark: SparkSession, table: str, hours: int | None) -> int:
         """The number of files that no version of the last `hours` needs, up to 1,000 for a table with deletion vectors.
 
-        `hours` None means the table's own retention. If another table is in a subfolder of the table's folder, only files in the table's
-        own log are counted, and none for a table with deletion vectors.
+        `hours` None means the table's own retention. If another table is in a subfolder of the table's folder, only files that the
+        table's own log lists as removed are counted, and none for a table with deletion vectors.
         """
         delta = DeltaTable(self.path(table), storage_options=self.storage_options)
         if not has_vectors(delta):
@@ -79,7 +79,8 @@ class MaintainedTables(LakeRoot):
         For a table with deletion vectors Spark does it: deltalake would delete the files of the vectors.
 
         A full vacuum deletes every file below the folder that the table's log does not list, even the log of a table in a subfolder. If
-        there is such a table, only files in the table's own log are deleted, and none for a table with deletion vectors.
+        a table is in a subfolder, only files that the table's own log lists as removed are deleted, and none for a table with deletion
+        vectors.
         """
         self.check_leases()
         delta = DeltaTable(self.path(table), storage_options=self.storage_options)

@@ -76,8 +76,8 @@ def _end(_: int, __: FrameType | None) -> None:
 class LostInterrupts:
     """Remembers signals, so that a long loop ends even if the exception that a signal handler raised was lost.
 
-    Python runs a handler between any two instructions of the main thread. In a finalizer, such as those of Py4J, it prints the exception
-    and ignores it. And if a handler fails, the loop may handle its error as an error of the work.
+    Python runs a handler between any two instructions of the main thread. If they belong to a finalizer, such as one of Py4J, Python prints
+    the handler's exception and ignores it. And if a handler fails, the loop may take the handler's error for an error of the work.
     """
 
     def __init__(self) -> None:
@@ -117,7 +117,7 @@ class Stop(threading.Event):
     cancels = False
 
     def cancel(self) -> None:
-        """Set the event, and mark the work as cancelled: Spark's errors of the threads from then on are not recorded as failures.
+        """Set the event, and mark the work as cancelled: from then on, errors of Spark in the threads are not recorded as failures.
 
         The caller cancels the jobs.
         """

@@ -19,7 +19,7 @@ class LogEnd:
     """The end of a table's log from a version on.
 
     Args:
-        commits: the state of each commit's file by its number; at least that of the version and the next one, if they exist.
+        commits: the states of commits' files, by commit number; at least of the version and the next one, if they exist.
         checkpoint: the state of the file that names the newest checkpoint; None if the table has no checkpoint.
     """
 

@@ -69,7 +69,7 @@ class LakeRoot:
         return is_local(self.root)
 
     def passing_fault(self, table: str, error: Exception) -> LakeError | None:
-        """The error to raise for a fault of the store or the disk that a later try may not meet; None if `error` is no such fault."""
+        """The error to raise for a fault of the store or the disk that a later try may not meet; None for any other `error`."""
         if not self.is_local:
             return LakeError.no_store(self.root, error) if is_fault_of_store(error) else None
         return LakeError.not_read([table], error) if is_fault_of_disk(error) else None
@@ -121,7 +121,7 @@ class LakeRoot:
             yield
 
     def present_writer(self, name: str) -> str | None:
-        """The holder of an asset's lock, and since when, as text; None if the lock is free. A new writer waits during this check."""
+        """The error text that names the holder of an asset's lock; None if the lock is free. A new writer waits during this check."""
         if self.is_local and not Path(self.root, "_locks").exists():
             return None
         try:

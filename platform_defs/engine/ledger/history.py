@@ -70,7 +70,7 @@ class SourceHistory:
         Args:
             after: the batch before the first one.
             upto: the last batch; None for the newest.
-            span: the first and the last event time of interest; None for no end. Batches without such rows are left out.
+            span: the first and the last event time of interest; None for no end. Batches without rows in the span are left out.
         """
         batches = self.table(["seq", "first_event_time", "last_event_time", "accepted"], after, upto)
         batches = batches.filter(pc.and_(pc.greater(batches["accepted"], _ZERO), pc.is_valid(batches["first_event_time"])))

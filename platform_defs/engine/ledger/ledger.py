@@ -59,7 +59,7 @@ class Ledger(KnownBatches):
     def totals_by_source(self, after: int = 0, upto: int | None = None) -> dict[str, dict[str, int]]:
         """The counts of each source (`COUNTS`), summed over its batches with `after < seq <= upto`.
 
-        Sources without such batches are left out. If `after` is before the last summarized batch, all summarized batches are counted.
+        Sources without a batch in this range are left out. If `after` is before the last summarized batch, all summarized batches count.
 
         Args:
             after: a batch number; 0 for all batches.
@@ -220,7 +220,7 @@ class Ledger(KnownBatches):
         self._store.append(table_of(tuple(_with_clock(row, clock) for row in batch) for batch in batches))
 
     def summarize(self, expected: Version | None, batch: Batch) -> None:
-        """Replace the rows of all batches up to one by a summary, atomically, and only if the ledger still has the version `expected`.
+        """Replace the rows of the oldest batches by a summary, atomically, and only if the ledger still has the version `expected`.
 
         Other processes notice the summary because the ledger then has fewer rows.
 

@@ -18,7 +18,9 @@ def order_fault(batch: Batch, head: int, before: int | None, last: dict[str, Sou
     seq, now = batch[0].seq, batch[0].ingested_at
     if all(row.kind == "summary" for row in batch) and not head:
         return _summary_fault(batch)
-    if seq != head + 1:
+    if seq <= head:
+        return f"its number is not above {head}"
+    if seq > head + 1:
         return f"it follows batch {head}, so batches between them are missing"
     if len({row.source for row in batch}) < len(batch):
         return "it records a source twice"

@@ -19,7 +19,7 @@ from platform_defs.engine.ledger.summary import LateRange, SourceSummary, Summar
 def summary_of(
     ledger: Ledger, upto: int, watermarks: Mapping[str, int | None], late: Mapping[str, tuple[LateRange, ...]] | None = None
 ) -> Batch:
-    """The rows that replace those of the batches up to one: one for each source that these batches record.
+    """The rows that replace the rows of the batches up to `upto`: one for each source that these batches record.
 
     Args:
         ledger: the ledger.

@@ -39,7 +39,7 @@ class SourceSummary:
 
 @dataclass(frozen=True)
 class Summary:
-    """What is known of the batches up to one, in addition to the columns of the rows that replace theirs.
+    """What is known of the batches up to `upto`, in addition to the columns of the rows that replace their rows.
 
     Args:
         upto: the last of the batches.

@@ -246,7 +246,7 @@ def possibly_late_batches(
         operator: the operator's watermark.
         after: the batch before the first one.
         head: the last batch.
-        span: the first and the last event time of interest; None for no end. Batches without such rows are left out.
+        span: the first and the last event time of interest; None for no end. Batches without rows in the span are left out.
     """
     rows = history.batches_with_rows(after, head, span)
     first_known = rows["seq"][0].as_py() - 1 if len(rows) else 0  # earlier watermarks are not looked up

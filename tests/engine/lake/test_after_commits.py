@@ -124,7 +124,7 @@ def _delete(lake: Lake) -> object:
 def test_a_merge_that_another_commit_has_overtaken_commits_nothing(
     spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch, other: Callable[[Lake], object], update: bool
 ) -> None:
-    """The other commit comes after the merged file is written. deltalake's own compaction would double the rows after another one."""
+    """The other commit comes after the merged file is written. After another merge, deltalake's own compaction would double the rows."""
     for n in range(3):
         _append(lake, spark, n)
     opened, original = DeltaTable(lake.path("t")), merged_files.add_actions
@@ -143,7 +143,7 @@ def test_a_merge_that_another_commit_has_overtaken_commits_nothing(
 
 
 @pytest.mark.usefixtures("never_merged")
-def test_large_files_and_single_ones_are_not_merged(spark: SparkSession, lake: Lake) -> None:
+def test_large_files_and_a_single_small_file_are_not_merged(spark: SparkSession, lake: Lake) -> None:
     for n in range(2):
         _append(lake, spark, n)
     [size, *_] = compaction.file_sizes(DeltaTable(lake.path("t")))
@@ -153,7 +153,7 @@ def test_large_files_and_single_ones_are_not_merged(spark: SparkSession, lake: L
 
 
 @pytest.mark.usefixtures("never_merged")
-def test_a_merge_reads_at_most_so_many_rows_and_bytes(spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_merge_reads_no_more_rows_and_bytes_than_its_limits(spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
     for n in range(4):
         _append(lake, spark, n)
     monkeypatch.setattr(merged_files, "MOST_ROWS", 5)

@@ -1,4 +1,4 @@
-"""Rows are fetched as Arrow whatever their types, and a query's thread that ends without reporting an error gives one."""
+"""Rows are fetched as Arrow whatever their types, and a query whose thread ends without reporting an error raises one."""
 
 from collections.abc import Callable
 from typing import Any

@@ -22,13 +22,13 @@ COMMITTING = {
 }
 """The names of deltalake's functions and methods that commit."""
 COMMON = {"create", "compact", "delete", "merge", "repair", "restore", "update", "vacuum"}
-"""Those that other objects have too: they are looked for in modules that import deltalake's tables only."""
+"""The names among them that other objects have too; they are looked for only in modules that import deltalake's tables."""
 OTHERS = {"commits.create", "obstore.delete", "self.compact", "self.lake.vacuum", "self.ledger.compact", "target.merge"}
-"""Functions of others in such modules: `commits`, the lake, the ledger, Spark's table, a store of objects."""
+"""Functions with these names in those modules that are not deltalake's: of `commits`, the lake, the ledger, Spark's table, `obstore`."""
 
 
 def commits_without_options(source: str) -> list[str]:
-    """The functions that commit in a module's source without `**options` or `**commit_options(...)`; and imports of the options' types."""
+    """The committing functions that a module uses without `**options` or `**commit_options(...)`, and its imports of the options' types."""
     if not any(name in source for name in {"deltalake", *OPTION_TYPES, *(COMMITTING - COMMON)}):
         return []
     tree = ast.parse(source)

@@ -116,11 +116,11 @@ def test_files_are_listed_once_and_two_reads_of_a_table_can_be_joined(spark: Spa
     assert lake.read(spark, "t").count() == 23
 
 
-def test_a_relation_is_kept_only_while_its_files_have_their_sizes(spark: SparkSession, lake: Lake) -> None:
+def test_a_cached_relation_is_used_only_while_its_files_have_the_sizes_in_the_log(spark: SparkSession, lake: Lake) -> None:
     [file] = matching_files(_delta(lake), {"n": (0, 4)}) or []
     path = Path(lake.path("t"), file)
     content = path.read_bytes()
-    path.write_bytes(b"")  # as after a loss of power
+    path.write_bytes(b"")  # as a power cut can leave it
     with suppress(PySparkException, Py4JJavaError):
         lake.read(spark, "t").count()
     path.write_bytes(content)

@@ -44,7 +44,7 @@ def _wait_until(condition: object) -> None:
 
 
 @pytest.mark.parametrize("purpose", ["write", "maintenance"])
-def test_a_stream_sees_who_waits_for_its_lock_and_is_waited_for(lake: Lake, purpose: Purpose) -> None:
+def test_a_stream_sees_which_process_waits_and_that_process_then_gets_the_lock(lake: Lake, purpose: Purpose) -> None:
     order = list[str]()
     with lake.writer("t", "stream"):
         assert lake.waiting_process("t") is None
@@ -69,16 +69,16 @@ def test_two_waiting_processes_both_get_the_lock(lake: Lake) -> None:
 
 
 @pytest.mark.parametrize("purpose", ["write", "maintenance", "stream"])
-def test_a_stream_neither_waits_for_a_lock_nor_asks_for_it(lake: Lake, purpose: Purpose) -> None:
+def test_a_stream_neither_waits_for_a_lock_nor_requests_it(lake: Lake, purpose: Purpose) -> None:
     with lake.writer("t", purpose):
         began = time.monotonic()
         with pytest.raises(LakeBusy, match="t has a writer already: process"), lake.writer("t", "stream"):
             pass
         assert time.monotonic() - began < 5
-        assert lake.waiting_process("t") is None, "it does not ask either"
+        assert lake.waiting_process("t") is None, "it does not request the lock either"
 
 
-def test_a_look_at_the_holder_neither_waits_for_a_stream_nor_asks_it(lake: Lake) -> None:
+def test_a_look_up_of_the_holder_neither_waits_for_a_stream_nor_requests_its_lock(lake: Lake) -> None:
     with lake.writer("t", "stream"):
         assert str(lake.present_writer("t")).startswith("t has a writer already: process ")
         assert lake.waiting_process("t") is None
@@ -93,7 +93,7 @@ def test_a_wait_for_a_stream_times_out(lake: Lake, monkeypatch: pytest.MonkeyPat
 
 
 def test_a_request_of_a_dead_process_is_ignored(tmp_path: Path) -> None:
-    """The operating system releases the lock by which the process asked; the file with its name remains."""
+    """The operating system releases the lock of the request; the file with the name of the process remains."""
     lake = Lake(f"{tmp_path}/lake")
     with lake.writer("t", "stream"):
         (Path(lake.root) / "_locks" / f"t{NEXT}.holder").write_text('{"holder": "process 1", "purpose": "write"}')

@@ -63,7 +63,7 @@ def lake(request: pytest.FixtureRequest, tmp_path: Path) -> Lake:
     return remote(tmp_path) if request.param == "uri" else Lake(f"{tmp_path}/lake")
 
 
-def test_a_second_writer_is_refused_with_the_holder_and_its_start(lake: Lake) -> None:
+def test_the_error_of_a_second_writer_names_the_holder_and_since_when(lake: Lake) -> None:
     with lake.writer("events/l"):
         with (
             pytest.raises(LakeError, match=rf"^events/l has a writer already: {HOLDER}; only one can write"),

@@ -136,7 +136,7 @@ def test_a_log_is_asked_once_for_each_version(lake: Lake, monkeypatch: pytest.Mo
         asked.clear()
 
 
-def test_a_commit_through_an_object_of_a_snapshot_changes_its_answers(lake: Lake) -> None:
+def test_a_commit_through_the_table_of_a_snapshot_changes_what_the_snapshot_reads(lake: Lake) -> None:
     _write(lake, 1)
     _commit_number(lake, 3)
     snapshot = lake.snapshot()
@@ -228,7 +228,7 @@ def test_a_table_that_is_deleted_or_created_again_is_not_read_from_memory(lake: 
 
 
 def test_a_table_is_opened_again_after_its_log_was_cleaned_up(lake: Lake) -> None:
-    """deltalake looks for an application's number in the older commits when it is asked, and they are deleted then."""
+    """deltalake looks for an application's number in older commits only when asked; they may be deleted by then."""
     for value in range(6):
         _write(lake, value)
     assert lake.transaction("t", "retention") is None
@@ -243,7 +243,7 @@ def test_a_table_is_opened_again_after_its_log_was_cleaned_up(lake: Lake) -> Non
     assert lake.version("t") == 5
 
 
-def test_a_commit_by_a_reader_of_its_own_changes_no_snapshot(lake: Lake) -> None:
+def test_a_commit_through_one_snapshot_changes_no_other_snapshot(lake: Lake) -> None:
     _write(lake, 1)
     snapshot, other = lake.snapshot(), lake.snapshot()
     assert (snapshot.version("t"), other.version("t")) == (0, 0)

@@ -121,7 +121,9 @@ def test_an_overwrite_of_few_rows_is_one_spark_job(spark: SparkSession, lake: La
     ("lost", "deletion_vectors"),
     [pytest.param("other", False, id="deltalake"), pytest.param("k", False, id="lost statistics"), pytest.param("k", True, id="vectors")],
 )
-def test_an_overwrite_by_a_step_that_was_made_commits_nothing(spark: SparkSession, lake: Lake, lost: str, deletion_vectors: bool) -> None:
+def test_an_overwrite_by_a_step_that_was_committed_already_commits_nothing(
+    spark: SparkSession, lake: Lake, lost: str, deletion_vectors: bool
+) -> None:
     """Spark would first have to remove the table's property with the column `k`."""
     lake.overwrite(spark.sql(OTHER), "t", {"m": 1}, number=1, pruned_by=["k"], deletion_vectors=deletion_vectors)
     with pytest.raises(LakeError, match="another writer"):

@@ -83,7 +83,7 @@ def _copy_tables(tables: Iterable[str], origin: Path, target: Path) -> None:
         shutil.copytree(origin / table, target / table)
 
 
-def _reading_is_refused(engine: Engine, table: str) -> None:
+def _assert_reading_is_refused(engine: Engine, table: str) -> None:
     why = rf"^the Delta log of {table} cannot be read: a file of .*/{table}/_delta_log is missing, damaged or .* `tidemark rebuild"
     for read in (engine.advance, engine.accounts.days, engine.snapshot().accounts.days):
         with pytest.raises(UnreadableLogError, match=why):
@@ -118,15 +118,15 @@ def test_a_table_whose_log_cannot_be_read_is_named_and_can_be_rebuilt(
         after = make_engine(SOURCES, ASSETS)
         _ingest_part(after, part)  # ingest does not depend on the tables
         for table in damages:
-            _reading_is_refused(after, table)
+            _assert_reading_is_refused(after, table)
         assert after.advance(intact), intact
         assert law_violations(after.snapshot(), intact) == set()
         _copy_tables(damages, tmp_path / "backup", lake)
     for table, how in {**DAMAGES["counts"], **DAMAGES["pairs"]}.items():
         _damage(engine, table, how)
     after = _delete_and_rebuild(engine, ["counts"], monkeypatch, make_engine)
-    _reading_is_refused(after, "pairs")
-    _reading_is_refused(after, "changelog/sums")
+    _assert_reading_is_refused(after, "pairs")
+    _assert_reading_is_refused(after, "changelog/sums")
     after = _delete_and_rebuild(engine, ["pairs", "sums"], monkeypatch, make_engine)
     for asset in after.assets:
         after.advance(asset)

@@ -19,7 +19,7 @@ MINUTE, HOUR, YEAR = 60_000, 3_600_000, 31_536_000_000
 class Jump:
     id: str
     clocks: tuple[int, ...]
-    arrived: tuple[int, ...]
+    processing_times: tuple[int, ...]
     set_back: tuple[int, ...] = ()
 
 
@@ -50,9 +50,9 @@ def test_processing_time_is_the_wall_clock_and_increases(case: Jump) -> None:
     times = list(ledger.history.times)
     assert all(a < b for a, b in itertools.pairwise(times))
     head = ledger.head
-    assert ledger.processing_times(head)[1].to_pylist() == list(case.arrived)
+    assert ledger.processing_times(head)[1].to_pylist() == list(case.processing_times)
     for after in range(head + 1):
-        assert ledger.processing_times(head, after)[1].to_pylist() == list(case.arrived[after:])
+        assert ledger.processing_times(head, after)[1].to_pylist() == list(case.processing_times[after:])
     newest = [ledger.processing_times(seq)[1][-1].as_py() for seq in range(1, head + 1)]
     assert [ledger.processing_time(seq) for seq in range(head + 1)] == [None, *newest]
     assert tuple(n for n in range(2, head + 1) if ledger.was_clock_set_back(n - 1, n)) == case.set_back

@@ -159,9 +159,9 @@ ADVICE = r"Nothing was written. Restore the lake's folder from a backup, .* into
     [
         ({"seq": 4}, "at batch 4: it follows batch 2, so batches between them are missing"),
         ({"seq": 2}, "at batch 2: it records a source twice"),
-        ({"seq": 0}, "at batch 0: it follows batch 0"),
+        ({"seq": 0}, "at batch 0: its number is not above 0"),
     ],
-    ids=["a gap", "a batch repeated", "the first batch has another number"],
+    ids=["a gap", "a batch repeated", "a number below 1"],
 )
 def test_the_error_of_an_inconsistent_ledger_names_the_batch_and_the_file(
     tmp_path: Path, row: dict[str, Any], message: str, known: bool

@@ -16,14 +16,14 @@ from tests.support.example_counts import example_count
 from tests.support.memory_ledger import Memory, MemoryLedgerStore, memory_ledger
 
 
-def _two() -> tuple[Ledger, Ledger]:
+def _two_ledgers() -> tuple[Ledger, Ledger]:
     memory, clock = Memory(), Clock(5)
     one, other = (Ledger(None, clock, MemoryLedgerStore(memory)) for _ in range(2))  # pyright: ignore[reportArgumentType]
     return one, other
 
 
 def test_two_processes_see_one_order_and_one_commits_each_batch_number() -> None:
-    one, other = _two()
+    one, other = _two_ledgers()
     one.commit([(source_batch("l", 1, watermark=3, offsets=("a|1|2",)), source_batch("r", 1))])
     assert (other.head, other.newest_rows()["l"].watermark, other.offsets("l")) == (1, 3, {"a|1|2"})
     assert other.batches() == one.batches()

@@ -87,7 +87,7 @@ def timelines(ledger: Ledger) -> dict[str, Timeline]:
     return found | {"both": watermarks.of_operator([found["l"], found["r"]], known)}
 
 
-def late(ledger: Ledger, found: dict[str, Timeline], upto: int | None = None) -> list[LateResults]:
+def late_results_of(ledger: Ledger, found: dict[str, Timeline], upto: int | None = None) -> list[LateResults]:
     """The late results of a table of source `l`, for a reader of it and source `r`, given the watermarks."""
     history = ledger.history
     idle = watermarks.table_idleness([history.source("l")], ledger.head, history.summarized)
@@ -99,7 +99,7 @@ def late(ledger: Ledger, found: dict[str, Timeline], upto: int | None = None) ->
     return watermarks.late_results(upstream, found["both"], 0, max(since, history.summarized), [LateResults(*of) for of in known], upto)
 
 
-def past(ledger: Ledger, found: dict[str, Timeline], upto: int) -> list[int | None]:
+def closable_watermarks(ledger: Ledger, found: dict[str, Timeline], upto: int) -> list[int | None]:
     """The watermarks up to which the reader may close, if the table has closed the results up to its watermark after a batch, or later."""
     since = watermarks.idle_since([ledger.history.source("l")])
     if since is None:
@@ -110,9 +110,9 @@ def past(ledger: Ledger, found: dict[str, Timeline], upto: int) -> list[int | No
 
 
 def summarize(ledger: Ledger, upto: int) -> bool:
-    """Replace the batches up to one by a summary, as maintenance does; returns whether the summary has fewer rows than they have."""
+    """Replace the batches up to `upto` by a summary, as maintenance does, if it has fewer rows than they have; returns whether it has."""
     found = timelines(ledger)
-    ranges = tuple((of.after, of.upto, of.watermark) for of in late(ledger, found, upto))
+    ranges = tuple((of.after, of.upto, of.watermark) for of in late_results_of(ledger, found, upto))
     batch = summary_of(ledger, upto, {"l r": found["both"].after[upto]}, {"late": ranges})
     is_shorter = len(batch) < ledger.history.rows_upto(upto)
     if is_shorter:
@@ -126,8 +126,8 @@ def reopened(ledger: Ledger, clock: Clock) -> Ledger:
     return Ledger(Any, clock, MemoryLedgerStore(store.memory))  # pyright: ignore[reportArgumentType]
 
 
-def facts(ledger: Ledger, upto: int) -> dict[str, Any]:
-    """What later work reads of a ledger whose batches up to one may be summarized."""
+def answers_of(ledger: Ledger, upto: int) -> dict[str, Any]:
+    """What later work reads of a ledger; the batches up to `upto` may be summarized."""
     history, found, head = ledger.history, timelines(ledger), ledger.head
     files = [File(seq, f"/f/{name}{seq}", 9, name, folder="/f") for name in SOURCES for seq in range(1, head + 1)]
     last = {name: replace(row, seq=0, kind="rows") for name, row in ledger.newest_rows().items()}
@@ -161,8 +161,8 @@ def facts(ledger: Ledger, upto: int) -> dict[str, Any]:
         "passed_on": list(watermarks.table_idleness([history.source(n) for n in "lr"], head, history.summarized))[upto:],
         "processing": ledger.processing_times(head, upto)[1].to_pylist(),
         "set_back": ledger.was_clock_set_back(upto, head),
-        "late": late(ledger, found),
-        "past": past(ledger, found, upto),
+        "late": late_results_of(ledger, found),
+        "past": closable_watermarks(ledger, found, upto),
         "may be late": watermarks.possibly_late_batches(history.source("l"), found["both"], upto, head),
     }
 
@@ -189,10 +189,10 @@ def test_a_summary_changes_no_answer_about_later_batches(examples: int) -> None:
         summarize(kept, second)
         if batches[cut:]:
             kept.commit(batches[cut:])
-        expected = facts(whole, second)
-        assert facts(kept, second) == expected
-        assert facts(reopened(kept, clock), second) == expected
-        assert facts(LedgerSnapshot.of(kept), second) == {key: of for key, of in expected.items() if key not in ("new", "ends")}
+        expected = answers_of(whole, second)
+        assert answers_of(kept, second) == expected
+        assert answers_of(reopened(kept, clock), second) == expected
+        assert answers_of(LedgerSnapshot.of(kept), second) == {key: of for key, of in expected.items() if key not in ("new", "ends")}
 
     check()
 
@@ -293,11 +293,11 @@ def test_a_kill_at_each_point_leaves_the_batches_or_their_summary(tmp_path: Path
     clock = Clock(50)
     ledger = lake_ledger(tmp_path, clock)
     ledger.commit(BOTH)
-    expected = facts(ledger, 4)
+    expected = answers_of(ledger, 4)
 
     run_and_die(lambda: summarize(ledger, 4), at)
     again = lake_ledger(tmp_path, clock)
-    assert facts(again, 4) == expected
+    assert answers_of(again, 4) == expected
     assert again.history.summarized == (4 if at == "retention.after_summary" else 0)
     summarize(again, 4)
     summarize(lake_ledger(tmp_path, clock), 5)

@@ -108,7 +108,7 @@ def test_an_output_delay_keeps_a_missing_watermark_and_idleness() -> None:
 
 
 @dataclass(frozen=True)
-class LateCase:
+class LateResultsCase:
     id: str
     upstream: tuple[int | None, ...]
     reader: tuple[int | None, ...]
@@ -118,35 +118,37 @@ class LateCase:
 
 
 LATE_RESULTS = [
-    LateCase("a reader behind its table", (None, 10, 20), (None, 9, 19), []),
-    LateCase(
+    LateResultsCase("a reader behind its table", (None, 10, 20), (None, 9, 19), []),
+    LateResultsCase(
         "results that are final after an idle time, and those that are not final yet",
         (None, 10, 10, 15, 50),
         (None, 9, 30, 30, 49),
         [LateResults(10, 50, 30)],
     ),
-    LateCase("the table has not caught up", (None, 10, 10, 15), (None, 9, 30, 30), [LateResults(10, None, 30)]),
-    LateCase(
+    LateResultsCase("the table has not caught up", (None, 10, 10, 15), (None, 9, 30, 30), [LateResults(10, None, 30)]),
+    LateResultsCase(
         "the reader goes on while the table catches up",
         (None, 10, 12, 14),
         (None, 20, 25, 30),
         [LateResults(10, 12, 20), LateResults(12, 14, 25), LateResults(14, None, 30)],
     ),
-    LateCase("a table that has no watermark while its reader has one", (None, None, 10), (None, 7, 9), [LateResults(None, 10, 7)]),
-    LateCase(
+    LateResultsCase("a table that has no watermark while its reader has one", (None, None, 10), (None, 7, 9), [LateResults(None, 10, 7)]),
+    LateResultsCase(
         "only after the batch that records the idle source",
         (None, 10, 10, 15, 50),
         (None, 9, 30, 30, 49),
         [LateResults(15, 50, 30)],
         since=3,
     ),
-    LateCase("the reader's watermark is at the table's output watermark", (None, 10, 12), (None, 9, 11), []),
-    LateCase("the reader's watermark is 1 ms past the table's output watermark", (None, 10, 12), (None, 10, 11), [LateResults(10, 12, 10)]),
+    LateResultsCase("the reader's watermark is at the table's output watermark", (None, 10, 12), (None, 9, 11), []),
+    LateResultsCase(
+        "the reader's watermark is 1 ms past the table's output watermark", (None, 10, 12), (None, 10, 11), [LateResults(10, 12, 10)]
+    ),
 ]
 
 
 @pytest.mark.parametrize("case", LATE_RESULTS, ids=lambda case: case.id)
-def test_the_results_of_a_table_that_may_be_late(case: LateCase) -> None:
+def test_the_results_of_a_table_that_may_be_late(case: LateResultsCase) -> None:
     upstream, reader = (Timeline(after, (False,) * len(after)) for after in (case.upstream, case.reader))
     assert late_results(upstream, reader, case.delay, case.since) == case.expected
 
@@ -194,7 +196,7 @@ def test_no_result_that_is_not_late_can_appear_in_a_range_that_its_reader_has_cl
 
 
 @dataclass(frozen=True)
-class Late:
+class LateRowsCase:
     id: str
     first: int | None
     accepted: int
@@ -205,18 +207,18 @@ class Late:
 @pytest.mark.parametrize(
     "case",
     [
-        Late("oldest row before the watermark", 9, 1, 10, True),
-        Late("oldest row at the watermark", 10, 1, 10, True),
-        Late("oldest row a millisecond after", 11, 1, 10, False),
-        Late("no watermark yet", 0, 1, None, False),
-        Late("watermark and row at zero", 0, 1, 0, True),
-        Late("negative times", -5, 1, -5, True),
-        Late("nothing accepted", 9, 0, 10, False),
-        Late("no time", None, 1, 10, False),
+        LateRowsCase("oldest row before the watermark", 9, 1, 10, True),
+        LateRowsCase("oldest row at the watermark", 10, 1, 10, True),
+        LateRowsCase("oldest row a millisecond after", 11, 1, 10, False),
+        LateRowsCase("no watermark yet", 0, 1, None, False),
+        LateRowsCase("watermark and row at zero", 0, 1, 0, True),
+        LateRowsCase("negative times", -5, 1, -5, True),
+        LateRowsCase("nothing accepted", 9, 0, 10, False),
+        LateRowsCase("no time", None, 1, 10, False),
     ],
     ids=lambda c: c.id,
 )
-def test_a_batch_may_contain_late_rows_if_its_oldest_row_is_not_above_the_previous_watermark(case: Late) -> None:
+def test_a_batch_may_contain_late_rows_if_its_oldest_row_is_not_above_the_previous_watermark(case: LateRowsCase) -> None:
     batches = [(source_batch("r", 1),), (source_batch("l", 2, accepted=case.accepted, first_event_time=case.first),)]
     operator = Timeline((None, case.before, 10**9), (False,) * 3)
     history = History.of(batches)

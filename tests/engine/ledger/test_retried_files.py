@@ -1,4 +1,4 @@
-"""The offsets in the ledger decide whether a file is read, refused or to be retried, in any order."""
+"""The offsets in the ledger, in any order, decide whether a file was read, was refused, or must be read again."""
 
 from itertools import permutations
 
@@ -21,7 +21,7 @@ def _files_known(*offsets: str, file: File = FILE) -> FileRecords:
 
 
 @pytest.mark.parametrize(
-    ("offsets", "holds"),
+    ("offsets", "is_known"),
     [
         ((READ,), True),
         ((UNREAD,), True),
@@ -34,9 +34,9 @@ def _files_known(*offsets: str, file: File = FILE) -> FileRecords:
         (("file:/in/a%20b.jsonl|5|-1|unread",), False),
     ],
 )
-def test_a_retry_cancels_earlier_refusals_only(offsets: tuple[str, ...], holds: bool) -> None:
+def test_a_retry_cancels_earlier_refusals_only(offsets: tuple[str, ...], is_known: bool) -> None:
     for shuffled in permutations(offsets):
-        assert _files_known(*shuffled).has_present_state(FILE) is holds
+        assert _files_known(*shuffled).has_present_state(FILE) is is_known
         assert _files_known(*shuffled).statuses
 
 
