@@ -23,6 +23,8 @@ MIRRORED: dict[Any, Any] = {exp.LTE: exp.GTE, exp.GTE: exp.LTE, exp.LT: exp.GT, 
 """For each comparison, the one that is equivalent when its sides are swapped."""
 WINDOW_FUNCTIONS = ("TUMBLE", "HOP", "CUMULATE", "SESSION")
 TABLE, DESCRIPTOR = "TABLE", "DESCRIPTOR"
+_COMPILED = "cannot inherit from compiled"
+"""The part of the message of mypyc's TypeError when a class in Python that extends a compiled class is instantiated."""
 
 
 def _parser_table(table: str) -> dict[str, Any]:
@@ -111,6 +113,19 @@ class Flink(Dialect):
         }
 
     Parser = FlinkParser
+
+    def parser(self, **opts: Any) -> Any:
+        """A new parser.
+
+        Raises:
+            SqlError: `sqlglotc` is installed. Classes in Python cannot extend its compiled ones.
+        """
+        try:
+            return super().parser(**opts)
+        except TypeError as error:
+            if _COMPILED not in str(error):
+                raise
+            raise SqlError.compiled_parser() from error
 
 
 def tokenize(text: str) -> list[Token]:

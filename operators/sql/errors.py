@@ -40,6 +40,14 @@ class SqlError(OperatorError):
         return cls(f"{shorten_text(text)!r} cannot be parsed: {reason.rstrip('.')}")
 
     @classmethod
+    def compiled_parser(cls) -> Self:
+        """The parser of sqlglot is compiled, so that the parser of Flink SQL, which extends it, cannot be used."""
+        return cls(
+            "SQL cannot be parsed: the package `sqlglotc` is installed (by the extra `sqlglot[c]`), which replaces sqlglot's parser by a "
+            "compiled one, and Tidemark's parser of Flink SQL cannot extend that. Uninstall it: pip uninstall sqlglotc"
+        )
+
+    @classmethod
     def unknown(cls, kind: str, name: str, legal: str) -> Self:
         """A name is unknown."""
         return cls(f"there is no {kind} {name!r}; legal: {legal}")

@@ -8,6 +8,7 @@ import pytest
 import operators
 from operators import Aggregate, AsOfJoin, Deduplicate, IntervalJoin, OperatorError, SqlError, TopK, TopN, WindowedAggregate, WindowJoin
 from operators.contract import Operator
+from operators.sql.dialect import Flink
 from operators.sql.explain import describe_parameters, explain
 from operators.sql.plan import Order, plan
 from operators.sql.relations import Apply, Input, Item, Relation, Select, applied_operator, walk
@@ -296,6 +297,22 @@ def test_explain_names_the_table_that_is_inserted_into():
 def test_comments_that_begin_with_plus_are_no_hints():
     text = "-- +----+\nSELECT /* + fees */ id, '/*+ x */' AS note FROM a -- + late ones\n"
     assert relation(text).columns == ("id", "note")
+
+
+def test_a_compiled_parser_is_refused_with_the_way_out(monkeypatch: pytest.MonkeyPatch):
+    """The package `sqlglotc` replaces sqlglot's parser by a compiled class, which Python classes cannot extend."""
+    message = "interpreted classes cannot inherit from compiled"
+
+    def refuse(**_: object) -> None:
+        raise TypeError(message)
+
+    monkeypatch.setattr(Flink, "parser_class", staticmethod(refuse))
+    for text in ("SELECT v FROM a", "CREATE TABLE t (v INT)"):
+        with pytest.raises(SqlError, match=r"the package `sqlglotc` is installed .* Uninstall it: pip uninstall sqlglotc$"):
+            plan(text, TABLES)
+    message = "another error"
+    with pytest.raises(TypeError, match="another error"):
+        plan("SELECT v FROM a", TABLES)
 
 
 @pytest.mark.parametrize(
