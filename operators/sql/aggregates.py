@@ -71,7 +71,8 @@ def aggregate(scope: Scope, tree: Tree) -> Relation:
     """The rows of a query with GROUP BY or aggregates.
 
     Raises:
-        SqlError: there are grouping sets without windows, or rows in windows are not grouped by their window.
+        SqlError: there are grouping sets without windows, rows in windows are not grouped by their window, or an expression has no
+            counterpart.
         OperatorError: the operator refuses a parameter.
     """
     groups, sets, listed = *groups_of(tree), name_expressions(tree.expressions)
@@ -79,7 +80,8 @@ def aggregate(scope: Scope, tree: Tree) -> Relation:
     windows = windowed.window if windowed else windows_of(scope.relation)
     bounds = _bounds(scope, groups, windowed, windows)
     _check_sets(sets or (), bounds)
-    if bounds and windowed is None and isinstance(windows, Sliding | Cumulative):  # results with one end have one time, which one step has
+    if bounds and windowed is None and isinstance(windows, Sliding | Cumulative):
+        # a result is in the step at whose end its window ends; `window_start` is not the start of that step, and becomes a key
         windows, bounds = steps_of(windows), [bound for bound in bounds if _window_column(scope, bound, windows) != WINDOW_START]
     plan = _Plan(scope, windowed.child if windowed else scope.relation)
     for expression in groups:
@@ -100,7 +102,7 @@ def aggregate(scope: Scope, tree: Tree) -> Relation:
 
 
 def _check_sets(sets: Sequence[Sequence[Tree]], bounds: Sequence[Tree]) -> None:
-    """Raise `SqlError` if grouping sets are not those of windows: each has the bounds of its window."""
+    """Raise `SqlError` unless each grouping set contains the bounds of the window."""
     if sets and (not bounds or any(bound not in keys for bound in bounds for keys in sets)):
         reason = "only results of windows can have several keys, and each set needs the bounds of the window"
         way_out = "write GROUP BY window_start, window_end, GROUPING SETS (...), or a statement for each set"

@@ -28,7 +28,7 @@ def as_of_join(conditions: Conditions, how: str, at: Tree, read: ReadColumns) ->
     """The rows of the left side, each with a version of its key.
 
     Args:
-        conditions: those of ON.
+        conditions: the conditions of ON.
         how: which left rows are kept.
         at: the time of the version.
         read: the columns that the query reads later.

@@ -1,4 +1,4 @@
-"""Checks that a query has only clauses that are planned. The parser accepts those of many dialects."""
+"""Checks that a query has only clauses that are planned. The parser accepts the clauses of many dialects."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any, cast
@@ -26,7 +26,7 @@ _PLANNED: Mapping[type, Sequence[str]] = {
     exp.With: ("expressions",),
     exp.CTE: ("this", "alias"),
 }
-"""For each kind of node, the arguments that are planned, or refused where they are."""
+"""For each kind of node, the arguments that other modules plan, or refuse by an error of their own."""
 _REFUSED: Mapping[str, tuple[str, str, str]] = {
     "qualify": (
         "QUALIFY",
@@ -50,7 +50,7 @@ _REFUSED: Mapping[str, tuple[str, str, str]] = {
     "key_expressions": ("USING KEY", _REASON, _WAY_OUT),
     "on": ("DISTINCT ON", "Flink has no such clause", "use ROW_NUMBER() ... = 1"),
 }
-"""By argument, what the error says about some clauses that are not planned."""
+"""By argument, what the error says about a clause that is not planned: its name, the reason, and what to write instead."""
 _INNER: Mapping[str, tuple[str, str, str]] = {
     "order": (
         "ORDER BY of an inner query",
@@ -60,6 +60,7 @@ _INNER: Mapping[str, tuple[str, str, str]] = {
     "limit": ("LIMIT of an inner query", "the rows of a table have no order", "use ROW_NUMBER() ... <= N"),
     "offset": ("OFFSET of an inner query", "the rows of a table have no order", "use ROW_NUMBER() ... > N"),
 }
+"""The same for the clauses of an inner query."""
 
 
 def check_clauses(tree: Tree) -> None:
@@ -95,7 +96,7 @@ def _text(tree: Tree) -> str:
 
 
 def check_inner(tree: Tree) -> None:
-    """Raise `SqlError` if a query whose rows another one reads, or that is inserted, has an order or a number of rows."""
+    """Raise `SqlError` if a query that another query reads, or that is inserted, has ORDER BY, LIMIT or OFFSET."""
     for clause, reason in _INNER.items():
         if tree.args.get(clause):
             raise SqlError.refused(*reason)

@@ -1,4 +1,4 @@
-"""The dialect of Flink SQL for sqlglot: windowing table functions with table arguments, and identifiers in backticks."""
+"""The dialect of Flink SQL for sqlglot, and the expressions and types of its trees in Spark SQL."""
 
 from collections.abc import Set
 from functools import lru_cache, partial
@@ -40,7 +40,7 @@ def _cast(is_safe: bool, parser: "FlinkParser") -> Any:
 
 
 class FlinkParser(Parser):
-    """Parses table arguments of windowing functions: `TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' HOUR)`."""
+    """Parses Flink's functions, and table arguments of windowing functions: `TUMBLE(TABLE t, DESCRIPTOR(ts), INTERVAL '1' HOUR)`."""
 
     FUNCTIONS: ClassVar[dict[str, Any]] = {**_parser_table("FUNCTIONS"), **CALLS}
     FUNCTION_PARSERS: ClassVar[dict[str, Any]] = {
@@ -54,7 +54,7 @@ class FlinkParser(Parser):
     RANGE_PARSERS: ClassVar[dict[Any, Any]] = {**_parser_table("RANGE_PARSERS"), **RANGE_PARSERS}
 
     def window_function(self, name: str) -> exp.Anonymous:
-        """The arguments of a windowing function, up to the closing bracket."""
+        """The call of a windowing function, whose arguments are read up to the closing bracket."""
         return exp.Anonymous(this=name, expressions=self._parse_csv(self._argument))
 
     def cast(self, is_safe: bool) -> Any:
@@ -183,7 +183,7 @@ def word_of(token: Token) -> str:
 
 
 def parse_type(text: str) -> str:
-    """The Spark type of a type of Flink SQL; times are instants in UTC. NOT NULL and comments inside of the type are left out.
+    """The Spark type of a type of Flink SQL. Timestamps are instants in UTC. NOT NULL and comments inside of the type are left out.
 
     Raises:
         SqlError: Tidemark has no such type.
@@ -229,7 +229,7 @@ def spark_sql(tree: Tree) -> str:
 
 
 def _ignored_argument(tree: Tree, message: str) -> SqlError:
-    """The error for a call with an argument that sqlglot would leave out; its message has the call's class in quotes."""
+    """The error for a call with an argument that sqlglot would leave out. The message of sqlglot has the call's class in quotes."""
     calls: list[Tree] = [node for node in tree.find_all(exp.Func) if f"'{type(node).__name__}'" in message]
     call = next((node for node in calls if any(value and f"'{name}'" in message for name, value in node.args.items())), None)
     if call is None:
@@ -243,14 +243,21 @@ def _ignored_argument(tree: Tree, message: str) -> SqlError:
 
 
 def parse_spark(text: str) -> Tree:
-    """A new tree of an expression in Spark SQL."""
+    """A new tree of an expression in Spark SQL.
+
+    Raises:
+        SqlError: Spark has no such call, as for a function without its arguments.
+    """
     return _parse_spark(text).copy()
 
 
 @lru_cache(4096)
 def _parse_spark(text: str) -> Tree:
-    """The tree of an expression. The same columns are parsed for each expression that reads them."""
-    tree: Tree = sqlglot.parse_one(text, dialect="spark")
+    """The tree of an expression, from a cache: each expression that reads a column parses the SQL of that column."""
+    try:
+        tree: Tree = sqlglot.parse_one(text, dialect="spark")
+    except SqlglotError as error:
+        raise SqlError.unreadable(text, error) from error
     for node in reversed([*tree.find_all(exp.ParseJSON, exp.Log)]):  # the inner ones first
         kept = _kept_call(node)
         tree = kept if node is tree else tree

@@ -9,15 +9,17 @@ from operators.sql.errors import SqlError
 from operators.timing import DAY_MS
 
 _UNITS = {"MILLISECOND": 1, "SECOND": 1_000, "MINUTE": 60_000, "HOUR": 3_600_000, "DAY": DAY_MS, "WEEK": 7 * DAY_MS}
+"""The length of each unit, in ms."""
 _WORDS = (("day", DAY_MS), ("hour", 3_600_000), ("minute", 60_000), ("second", 1_000))
 _SPAN = {"DAY": (" ", 24), "HOUR": (":", 60), "MINUTE": (":", 60)}
+"""By unit of an interval such as `DAY TO SECOND`: what separates it from the next smaller unit, and how many of these it has."""
 
 
 def interval_ms(tree: Tree) -> int:
     """The length of an INTERVAL literal, in ms.
 
     Raises:
-        SqlError: it is no interval of days, hours, minutes and seconds in whole milliseconds.
+        SqlError: it is no INTERVAL literal, has months or years, or is no whole number of milliseconds.
 
     >>> from operators.sql.dialect import parse_query
     >>> [interval_ms(e) for e in parse_query("SELECT INTERVAL '1.5' SECOND, INTERVAL '1:30' HOUR TO MINUTE, -INTERVAL '2' DAY").expressions]
@@ -33,11 +35,15 @@ def interval_ms(tree: Tree) -> int:
     try:
         if isinstance(unit, exp.IntervalSpan):
             return _span_ms(text, unit.this.name.upper(), unit.expression.name.upper())
-        length = Decimal(text) * _UNITS[_unit(unit)]
-    except (InvalidOperation, KeyError, ValueError) as error:
+        return _whole(Decimal(text) * _UNITS[_unit(unit)])
+    except (InvalidOperation, KeyError, OverflowError, ValueError) as error:
         raise _unreadable(tree) from error
+
+
+def _whole(length: Decimal) -> int:
+    """The length as an integer. Raises `ValueError` or `OverflowError` if it is no whole number."""
     if length != int(length):
-        raise _unreadable(tree)
+        raise ValueError(length)
     return int(length)
 
 
@@ -56,15 +62,13 @@ def _span_ms(text: str, first: str, last: str) -> int:
         part, _, text = text.partition(separator)
         total = (total + int(part)) * smaller
         unit = {"DAY": "HOUR", "HOUR": "MINUTE", "MINUTE": "SECOND"}[unit]
-    length = (total + Decimal(text)) * _UNITS[last]
-    if length != int(length):
-        raise ValueError(text)
-    return sign * int(length)
+    return sign * _whole((total + Decimal(text)) * _UNITS[last])
 
 
 def _unreadable(tree: Tree) -> SqlError:
     legal = (
-        "INTERVAL 'N' with DAY, HOUR, MINUTE or SECOND, in whole milliseconds, such as INTERVAL '90' SECOND (a month has no fixed length)"
+        "INTERVAL 'N' with WEEK, DAY, HOUR, MINUTE or SECOND, in whole milliseconds, such as INTERVAL '90' SECOND; "
+        "a month has no fixed length"
     )
     return SqlError(f"{spark_sql(tree)} is no length of time; legal: {legal}")
 

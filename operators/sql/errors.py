@@ -9,11 +9,14 @@ _LONGEST = 120
 _NOT_CLOSED = re.compile(r"Missing (?P<quote>\S+) from \d+:(?P<start>\d+)")
 """What the tokenizer says about a quote that does not end."""
 _INTERNAL = re.compile(r"<Token [^>]*?text: (?P<token>.*?), line: .*>|<class '[\w.]*\.(?P<kind>\w+)'>")
-"""A token or a class of the parser in its message."""
+"""A token or a class, as the parser prints it in its messages."""
 
 
 class SqlError(OperatorError):
-    """A statement cannot be parsed, and the message says where; or has no operator, and the message says why and what to write instead."""
+    """A statement cannot be planned.
+
+    If it cannot be parsed, the message says where. If a part of it has no operator, the message says why, and what to write instead.
+    """
 
     @classmethod
     def refused(cls, part: str, reason: str, way_out: str) -> Self:
@@ -26,7 +29,7 @@ class SqlError(OperatorError):
 
         Args:
             text: the text.
-            error: the parser's or the tokenizer's.
+            error: the error of the parser or of the tokenizer.
         """
         if (match := _NOT_CLOSED.search(str(error.__cause__))) is not None:
             start = int(match["start"])
@@ -49,7 +52,13 @@ class SqlError(OperatorError):
 
     @classmethod
     def unknown(cls, kind: str, name: str, legal: str) -> Self:
-        """A name is unknown."""
+        """A name is unknown.
+
+        Args:
+            kind: what the name should be, such as `column`.
+            name: the name.
+            legal: the known names.
+        """
         return cls(f"there is no {kind} {name!r}; legal: {legal}")
 
 

@@ -51,7 +51,7 @@ def rows_of(planned: Plan, frames: Mapping[str, DataFrame]) -> DataFrame:
     """The rows of a plan, in its order.
 
     Args:
-        planned: a query, or an explained one, whose plan is the row.
+        planned: a query; or EXPLAIN of a query, whose plan is the only row.
         frames: the frames by name.
     """
     if planned.is_explained:
@@ -89,7 +89,7 @@ def evaluate(relation: Relation, frames: Mapping[str, DataFrame]) -> DataFrame:
 
 
 def _rows_with_times(relation: Relation, frames: Mapping[str, DataFrame]) -> DataFrame:
-    """The rows of a selection's table: all rows of a frame are final, and the table has none without an event time."""
+    """The rows of a table that only selects. All rows of a frame are final. The table has no row without an event time."""
     source = relation.child if isinstance(relation, Select) else relation
     if not (isinstance(source, Input) and source.is_declared and source.times):  # the time of the ingest, or none is declared
         return evaluate(relation, frames)

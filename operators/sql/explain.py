@@ -17,12 +17,13 @@ _INDENT = "  "
 
 
 def explain(relation: Relation, table: str = "", operators: Mapping[str, Operator] | None = None) -> str:
-    """The operators of a query, the outermost first, with those that it reads below it.
+    """The operators of a query, the outermost first. Below each operator are those that it reads.
 
     Args:
         relation: the query.
         table: the table into which it inserts; empty for a query.
-        operators: a pipeline's operators, by table. They can have parameters that follow from the pipeline and are not in the query.
+        operators: a pipeline's operators, by table; None for a query. They can have parameters
+            that follow from the pipeline and are not in the query.
 
     >>> from operators.sql.plan import plan
     >>> query = "SELECT k, COUNT(*) AS n FROM clicks GROUP BY k"
@@ -61,7 +62,7 @@ def _application(relation: Apply, name: str, table: str, operators: Mapping[str,
 
     Args:
         relation: the operator and its inputs.
-        name: the name of the input that reads it; empty if no operator does.
+        name: the name of the input of another operator that reads it; empty if none does.
         table: see `explain`.
         operators: see `explain`.
         is_filtered: whether a condition selects some of its results.

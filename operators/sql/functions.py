@@ -1,4 +1,4 @@
-"""Calls of Flink's functions as Spark's, for those that sqlglot would translate in another way, or that have other values in Spark."""
+"""Translates calls of Flink's functions that sqlglot would change, or for which Spark's function of the same name has other values."""
 
 import re
 from collections.abc import Callable
@@ -51,9 +51,9 @@ _TEMPLATES: dict[str, tuple[str, ...]] = {
 }
 """By the name of a function, the expression of Spark for each number of arguments."""
 _OF_NULL = {"ARRAY_CONTAINS": "SIZE(:a) > SIZE(ARRAY_COMPACT(:a))", "ARRAY_REMOVE": "(ARRAY_COMPACT(:a))"}
-"""By function, the expression if the element is a NULL, with which Spark refuses to search an array.
+"""By function, the expression for a NULL in place of the element: Spark refuses to search an array for it.
 
-Brackets keep sqlglot from refusing a call with more arguments than the one that replaces it.
+The brackets are for sqlglot, which refuses to replace a call by one with fewer arguments.
 """
 _WITHOUT_COUNTERPART = {
     "GROUP_ID": "GROUPING_ID of the keys",
@@ -104,7 +104,7 @@ def _keep_function(name: str, arguments: list[Any]) -> exp.Anonymous:
 
 
 def _call(name: str, function: Callable[[list[Any]], Any], arguments: list[Any]) -> Any:
-    """The call that a function makes of at least one argument."""
+    """The call that a function makes from the arguments; without arguments, the call as it is written."""
     return function(arguments) if arguments else plain_call(name, arguments)
 
 
@@ -120,7 +120,7 @@ def _extreme(kind: type[exp.Greatest] | type[exp.Least], arguments: list[Any]) -
 
 
 def greatest_of(tree: Any) -> exp.Greatest | None:
-    """Spark's GREATEST in the expression for that of Flink; None for another expression."""
+    """The GREATEST of Spark in the expression that replaces Flink's GREATEST; None for another expression."""
     values = tree.args.get("false") if isinstance(tree, exp.If) else None
     return values if isinstance(values, exp.Greatest) else None
 
@@ -171,7 +171,7 @@ _TWO_DIGITS = re.compile(r"'[^']*'|(?<![A-Za-z])([Md])\1(?![A-Za-z])")
 
 
 def _parsed_date(arguments: list[Any]) -> Any:
-    """TO_DATE, which is null for a text that is no date. By MM and dd it reads one digit too, for which Spark wants one letter."""
+    """TO_DATE, which is null for a text that is no date. In Flink, MM and dd also read one digit; in Spark only M and d do."""
     if len(arguments) != 2 or not is_text(arguments[1]):
         return plain_call("TRY_TO_DATE", arguments)
     _check_fraction(arguments[1].name)
@@ -189,7 +189,7 @@ _SORTS = {
 
 
 def _sorted_array(arguments: list[Any]) -> Any:
-    """ARRAY_SORT, with nulls first if it ascends. A comparison in place of the order is one of Spark."""
+    """ARRAY_SORT, by default ascending; nulls are first if it ascends. A lambda in place of the order is passed to Spark as it is."""
     array, *order = arguments
     if len(order) > 2 or (order and isinstance(order[0], exp.Lambda)):
         return plain_call("ARRAY_SORT", arguments)
@@ -217,16 +217,16 @@ def _element(arguments: list[Any]) -> Any:
 
 
 _UNION = "MAP_ZIP_WITH(:a, TRANSFORM_VALUES(:b, (k, v) -> ARRAY(v)), (k, v, w) -> IF(ISNULL(w), v, GET(w, 0)))"
-"""Two maps with the values of the second for the keys of both, also if they are null. `MAP_CONCAT` fails for such keys."""
+"""The union of two maps. A key of both has the value of the second map, also if that is null. `MAP_CONCAT` fails for a key of both."""
 
 
 def _united_map(arguments: list[Any]) -> Any:
-    """MAP_UNION of one map or more. It is null if a map is."""
+    """MAP_UNION of one map or more. It is null if one of the maps is."""
     return reduce(partial(fill, _UNION), arguments)
 
 
 def map_of(arguments: list[Any]) -> Any:
-    """MAP of keys and values, in which the last value of a key counts. Spark's fails for a key that it has twice."""
+    """MAP of keys and values. A key that is given twice has its last value. Spark's MAP fails for it."""
     pairs = [*zip(arguments[::2], arguments[1::2], strict=True)]
     keys = [_constant_key(key) for key, _ in pairs]
     if len(keys) > 1 and not (all(isinstance(key, str) for key in keys) or all(isinstance(key, int) for key in keys)):
@@ -236,7 +236,7 @@ def map_of(arguments: list[Any]) -> Any:
 
 
 def _constant_key(tree: Any) -> str | int | None:
-    """A text or a whole number in a query; None for another key."""
+    """The value of a key that is a text or a whole number in the query; None for another key."""
     number = tree.this if isinstance(tree, exp.Neg) else tree
     if is_text(tree) or not (isinstance(number, exp.Literal) and number.name.isdigit()):
         return tree.name if is_text(tree) else None

@@ -16,7 +16,7 @@ _SETS = (exp.GroupingSets, exp.Cube, exp.Rollup)
 
 
 def groups_of(tree: Tree) -> tuple[list[Tree], list[list[Tree]] | None]:
-    """The distinct expressions of GROUP BY, and the expressions of each grouping set; None in place of the sets if there is one key.
+    """The distinct expressions of GROUP BY, and the expressions of each grouping set; None in place of the sets without grouping sets.
 
     If GROUP BY has several of GROUPING SETS, CUBE and ROLLUP, each combination of their sets is a set. Other expressions are in each set.
 

@@ -17,7 +17,7 @@ from operators.sql.selections import select
 
 @dataclass
 class JoinNames:
-    """The names of a join's columns.
+    """The names of a join's columns. Sides are numbered: 0 is the left one, and 1 the right one.
 
     Args:
         sides: the left and the right rows.
@@ -49,7 +49,7 @@ class JoinNames:
         """The names of a join.
 
         Args:
-            conditions: those of the join.
+            conditions: the conditions of the join.
             how: which rows are kept.
             columns: the columns that the query reads; None for all.
             names: for columns of the SELECT list, the names that it gives them.

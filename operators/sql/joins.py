@@ -103,11 +103,13 @@ def names_of_join(conditions: Conditions, how: How, read: ReadColumns, preserved
 
 
 def check_key(conditions: Conditions) -> None:
-    """Raise `SqlError` unless there is an equality of the two sides, besides those of windows."""
+    """Raise `SqlError` unless a condition is an equality of the two sides. Equalities of windows do not count."""
     if not conditions.keys:
         reason = "every row would be compared with every other"
         raise SqlError.refused(
-            "a join without an equality of the two sides", reason, "add ON a.key = b.key; for no key, a constant of both sides"
+            "a join without an equality of the two sides",
+            reason,
+            "add ON a.key = b.key; if there is no key, add a column with a constant to both sides, and compare these",
         )
 
 
@@ -190,7 +192,7 @@ def _window_join(conditions: Conditions, how: How, read: ReadColumns) -> Scope:
 
 
 def times_of_results(join: IntervalJoin) -> tuple[str, ...]:
-    """The time columns that are the `result_time` of each result, because they are never the earlier one; none if either may be earlier.
+    """The time columns that are the `result_time` of every result: by default, a time that is never earlier than the other.
 
     >>> times_of_results(IntervalJoin(on="k", lower=0, upper="1 hour", left_time="ordered_at", right_time="paid_at"))
     ('paid_at',)

@@ -14,7 +14,7 @@ from operators.sql.errors import SqlError
 
 _PLAIN = re.compile(r"[A-Za-z_]\w*")
 _KEYWORDS = {*Spark.Tokenizer.KEYWORDS, "CONNECT_BY_ROOT", "IF"}
-"""The words that sqlglot reads as something else than a name in an expression of Spark."""
+"""The words that sqlglot does not read as a name in an expression of Spark."""
 
 
 def column_sql(name: str) -> str:
@@ -28,7 +28,7 @@ def column_sql(name: str) -> str:
 
 
 def find_name(name: str, candidates: Iterable[str]) -> str | None:
-    """The known name that is equal to a name, or differs from it in case only."""
+    """The candidate that is equal to a name, else the first that differs from it in case only; None if there is none."""
     candidate_names = list(candidates)
     if name in candidate_names:
         return name
@@ -36,10 +36,10 @@ def find_name(name: str, candidates: Iterable[str]) -> str | None:
 
 
 def require_name(name: str, candidates: Sequence[str]) -> str:
-    """The known column that is equal to a name, or differs from it in case only.
+    """The column that is equal to a name, else the first that differs from it in case only.
 
     Raises:
-        SqlError: there is none.
+        SqlError: there is no such column.
     """
     match = find_name(name, candidates)
     if match is None:
@@ -48,7 +48,7 @@ def require_name(name: str, candidates: Sequence[str]) -> str:
 
 
 def free_name(name: str, used_names: Iterable[str]) -> str:
-    """A name that is not taken: the name itself, or with a number, as Flink names columns that both sides of a join have.
+    """A name that is not used yet: the name itself, or the name with a number, as Flink names columns that both sides of a join have.
 
     >>> free_name("id", ["id", "v"]), free_name("id", ["id", "ID0"]), free_name("v", [])
     ('id0', 'id1', 'v')
@@ -59,7 +59,7 @@ def free_name(name: str, used_names: Iterable[str]) -> str:
 
 
 def conjuncts(tree: Tree | None) -> list[Tree]:
-    """The conditions of a conjunction."""
+    """The conditions that AND combines: one for any other expression, none for None."""
     if tree is None:
         return []
     if isinstance(tree, exp.Paren) and isinstance(tree.this, exp.And):

@@ -40,7 +40,7 @@ class Plan:
     Args:
         relation: what it computes.
         target: the table into which it inserts; empty for a query.
-        is_explained: whether it is EXPLAIN.
+        is_explained: whether the statement is EXPLAIN.
         order: how a query's rows are printed.
     """
 

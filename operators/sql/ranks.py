@@ -17,8 +17,8 @@ class Ranks:
     """The ranks that a query keeps.
 
     Args:
-        first: the first one.
-        last: the last one, or the column that holds it.
+        first: the first rank that is kept, from 1.
+        last: the last rank that is kept, or the column that contains it.
     """
 
     first: int
@@ -49,7 +49,8 @@ def ranks_of(ranked: Ranked, conditions: Sequence[Tree]) -> tuple[Ranks, list[Tr
     ranks = Ranks(first, _last_of(ranked, last))
     if isinstance(ranks.last, int) and ranks.last < first:
         refused = f"a rank {ranked.name} of at least {first} and at most {ranks.last}"
-        raise SqlError.refused(refused, "no row has it, since ranks start at 1", f"write WHERE {ranked.name} <= N")
+        reason = "no row has it: ranks start at 1" if ranks.last < 1 else "no row has it"
+        raise SqlError.refused(refused, reason, f"write WHERE {ranked.name} <= N")
     return ranks, others
 
 

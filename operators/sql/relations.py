@@ -36,7 +36,7 @@ class Input:
 
     @property
     def inputs(self) -> tuple["Relation", ...]:
-        """There are none."""
+        """None: an input reads no other relation."""
         return ()
 
 
@@ -126,7 +126,7 @@ class Select(_UnaryNode):
 
     @property
     def is_whole(self) -> bool:
-        """Whether it has only columns of the relation below by their own names, and all rows."""
+        """Whether it has all rows, and only columns of the relation below under their own names."""
         return self.where is None and all(item.column == item.name for item in self.items)
 
 
@@ -159,7 +159,7 @@ class Windowed(_KeepsTimesAndKey):
 
 @dataclass(frozen=True)
 class Ranked(_KeepsTimesAndKey):
-    """Rows with their number in an order, of which an operator keeps the first.
+    """Rows with their rank in an order. An operator keeps the rows of the first ranks.
 
     Args:
         child: the rows.
@@ -241,7 +241,7 @@ def upserts(relation: Relation) -> bool:
 
 
 def applied_operator(relation: Relation) -> Apply | None:
-    """The operator whose result a relation selects from; None if it selects from an input or has windows."""
+    """The operator whose result a relation selects from; None if it selects from an input, or its rows have windows or a rank."""
     return applied_operator(relation.child) if isinstance(relation, Select | Named) else relation if isinstance(relation, Apply) else None
 
 

@@ -29,7 +29,7 @@ class Scope:
         relation: the rows.
         tables: for each name of a table, its visible columns, each with its value over the relation.
         conditions: the conditions of WHERE that the FROM clause has not used.
-        coalesced: the keys of an outer join: the value of COALESCE of two columns, by their texts.
+        coalesced: the keys of a join that the query reads as COALESCE of both sides: the value of the key, by the texts of the two columns.
     """
 
     relation: Relation
@@ -52,10 +52,10 @@ class Scope:
         return [Item(name, i.sql, i.column) for name, i in self.tables[alias].items()]
 
     def resolve(self, column: Tree) -> Item:
-        """The value of a name.
+        """The value of a column.
 
         Raises:
-            SqlError: there is no such column, or more than one.
+            SqlError: there is no such table or column, or there are several columns of the name.
         """
         tables = self.tables
         if column.table:
@@ -80,7 +80,7 @@ class Scope:
         return isinstance(tree, exp.Column) and find_name(tree.name, self.relation.arrivals) is not None and not self.has(tree)
 
     def has(self, column: Tree) -> bool:
-        """Whether there is a column of a name."""
+        """Whether the tables have a column of this name."""
         alias = find_name(column.table, self.tables)
         tables = self.tables.values() if not column.table else [self.tables[alias]] if alias else []
         return any(find_name(column.name, columns) is not None for columns in tables)
@@ -116,7 +116,7 @@ class Scope:
         """An expression with its names replaced by columns of the relation."""
 
         def replace_column(node: Any) -> Any:
-            if self._is_later_time(node):  # neither time is null
+            if self._is_later_time(node):  # neither time is null, so that GREATEST needs no test for nulls
                 return self.replace_names(greatest_of(node))
             item = self._coalesced_item(node) or (self.resolve(node) if isinstance(node, exp.Column) else None)
             if item is None:
@@ -197,7 +197,7 @@ def _function_names(node: Tree) -> set[str]:
 
 
 def over_error(node: Tree) -> SqlError:
-    """The error for an OVER clause that no operator has."""
+    """The error for an OVER clause that no operator computes."""
     if isinstance(node.this, exp.RowNumber | exp.Rank | exp.DenseRank):
         reason = "only the first rows of each partition have a bounded state"
         return SqlError.refused(
@@ -210,5 +210,5 @@ def over_error(node: Tree) -> SqlError:
 
 
 def table_names(tables: Iterable[str]) -> str:
-    """Names for an error."""
+    """The names of tables for an error; `none` if there are none."""
     return ", ".join(tables) or "none"

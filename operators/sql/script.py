@@ -107,7 +107,7 @@ def _part(text: str, tokens: Sequence[Token]) -> str:
 
 
 def words_of(tokens: Sequence[Token]) -> list[str]:
-    """The words of tokens in upper case; those of names and strings in quotes are empty."""
+    """The words of tokens, in upper case. A name or a string in quotes has one empty word; a token such as PRIMARY KEY has two words."""
     return [word for token in tokens for word in (word_of(token).split() or [""])]
 
 
@@ -127,7 +127,7 @@ def _statement(text: str, tokens: Sequence[Token]) -> Statement:
 
 
 def _check_hints(text: str) -> None:
-    """Raise `SqlError` if a text has a hint, a comment `/*+ ... */`."""
+    """Raise `SqlError` if a text has a hint, which is a comment `/*+ ... */`."""
     hint = next((match["hint"].strip() for match in _HINT.finditer(text) if match["hint"] is not None), None)
     if hint is not None:
         raise SqlError.refused(f"the hint {shorten_text(hint)}", *_HINTS.get(hint.partition("(")[0].strip().upper(), _OTHER_HINT))
@@ -141,7 +141,7 @@ def _no_statement(text: str, words: Sequence[str]) -> SqlError:
         "END": "write the INSERT statements one after the other: all tables of a file are computed together",
     }
     way_out = ways.get(words[0] if words else "", f"write {LEGAL}")
-    return SqlError.refused(shorten_text(text), "it is no statement that Tidemark has", way_out)
+    return SqlError.refused(shorten_text(text), "Tidemark has no such statement", way_out)
 
 
 def _query(text: str, tokens: Sequence[Token]) -> Tree:
@@ -172,7 +172,8 @@ def _insert(text: str, tokens: Sequence[Token]) -> Insert:
     name, position = read_name(tokens, 2 if tokens[1].text.upper() == "INTO" else 1, text)
     query_tokens = tokens[position:]
     if not query_tokens or query_tokens[0].text.upper() not in ("SELECT", "WITH"):
-        reason = "the columns are those of the query, by name" if query_tokens and query_tokens[0].text == "(" else "it has no query"
+        has_brackets = bool(query_tokens) and query_tokens[0].text == "("
+        reason = "it has a list of columns, or its query is in brackets" if has_brackets else "it has no query"
         raise SqlError.refused(shorten_text(text), reason, f"write INSERT INTO {name} SELECT ...")
     return Insert(name, _query(text[query_tokens[0].start - base :], query_tokens))
 
@@ -187,11 +188,13 @@ def _create(text: str, tokens: Sequence[Token], words: Sequence[str]) -> Stateme
         return read_table(name, text, tokens, at)
     if kind != "VIEW":
         way_out = "write its expression with built-in functions" if kind == "FUNCTION" else "write CREATE TABLE or CREATE VIEW"
-        raise SqlError.refused(shorten_text(text), f"there is no CREATE {kind}", way_out)
+        raise SqlError.refused(shorten_text(text), f"there is no CREATE {kind}" if kind else "it has no name", way_out)
     name, at = read_name(tokens, at, text)
     columns: list[str] = []
     if tokens[at : at + 1] and tokens[at].text == "(":
-        end = next(n for n, t in enumerate(tokens) if n > at and t.text == ")")
+        end = next((n for n, t in enumerate(tokens) if n > at and t.text == ")"), None)
+        if end is None:
+            raise SqlError(f"{shorten_text(text)!r} cannot be parsed: a bracket is not closed")
         columns, at = [t.text for t in tokens[at + 1 : end] if t.text != ","], end + 1
     body = next((n for n, t in enumerate(tokens) if n >= at and t.text.upper() in ("SELECT", "WITH")), None)
     if body is None:

@@ -117,7 +117,7 @@ def _rank_rows(scope: Scope, rows: Sequence[Selected], rank: Selected) -> Relati
     keys = [_key(scope, items, tree) for tree in over_clause.args.get("partition_by") or ()]
     ordered: list[Tree] = over_clause.args["order"].expressions if over_clause.args.get("order") else []
     if not ordered:
-        raise SqlError.refused(spark_sql(over_clause), "ROW_NUMBER has no order", "add ORDER BY to the OVER clause")
+        raise SqlError.refused(spark_sql(over_clause), "its rows have no order", "add ORDER BY to the OVER clause")
     arrivals = [tree for tree in ordered if scope.is_arrival(tree.this)]
     if arrivals and len(ordered) > 1:
         raise SqlError.refused(

@@ -131,6 +131,6 @@ FUNCTION_PARSERS: dict[str, Any] = {
 }
 """By name, the function that parses the arguments of a call and makes the call of Spark."""
 NO_PAREN_FUNCTION_PARSERS: dict[str, Any] = {"CASE": _case}
-"""By name, the function that parses an expression that begins with the name and has no brackets."""
+"""By the name with which an expression without brackets begins, the function that parses the expression."""
 RANGE_PARSERS: dict[Any, Any] = {TokenType.IS: _parse_is, TokenType.LIKE: _parse_like, TokenType.SIMILAR_TO: _parse_similar_to}
 """By operator, the function that parses its right side and makes the comparison of Spark."""

@@ -28,8 +28,8 @@ class Column:
         type: its Spark type; empty for a computed column.
         is_required: whether it is NOT NULL.
         comment: its comment.
-        expression: the value of a computed column, in Spark SQL.
-        metadata: for METADATA, the name of the part of a record that the column contains.
+        expression: the value of a computed column, in Spark SQL; empty for another column.
+        metadata: for METADATA, the name of the part of a record that the column contains; else empty.
     """
 
     name: str
@@ -47,11 +47,11 @@ class CreateTable:
     Args:
         name: its name.
         columns: its columns.
-        time: the column of WATERMARK FOR.
+        time: the column of WATERMARK FOR; None without this clause.
         delay: how far the watermark is behind the newest row, in ms.
         key: the columns of the primary key.
         options: the options of WITH.
-        arrivals: the columns that are `PROCTIME()`.
+        arrivals: the names declared as `PROCTIME()`; `columns` does not have them.
         comment: the table's comment.
     """
 
@@ -113,9 +113,12 @@ def read_table(name: str, text: str, tokens: Sequence[Token], at: int) -> Create
         raise SqlError.refused(shorten_text(text), "the table has no list of columns", way_out)
     end = _closing_position(tokens, at, text)
     reader = _Reader(text, tokens[0].start, name)
-    for part in _parts(tokens[at + 1 : end]):
-        reader.read(part)
-    comment, options = reader.read_clauses(tokens[end + 1 :])
+    try:
+        for part in _parts(tokens[at + 1 : end]):
+            reader.read(part)
+        comment, options = reader.read_clauses(tokens[end + 1 :])
+    except IndexError as error:  # a part ends before its last word
+        raise SqlError(f"{shorten_text(text)!r} cannot be parsed: a column, a watermark or a clause is incomplete") from error
     return reader.table(options, comment)
 
 
@@ -139,7 +142,7 @@ def _parts(tokens: Sequence[Token]) -> Iterator[list[Token]]:
 
 
 def _outer_words(tokens: Sequence[Token]) -> list[str]:
-    """For each token its word; empty in brackets and quotes, where words are no clauses."""
+    """The word of each token; empty for a token in brackets or quotes, which begins no clause."""
     words, opened = list[str](), list[str]()
     for before, word in pairwise(["", *map(word_of, tokens)]):
         if opened and word == _CLOSED_BY[opened[-1]]:
@@ -151,7 +154,7 @@ def _outer_words(tokens: Sequence[Token]) -> list[str]:
 
 
 class _Reader:
-    """Collects the parts of a table."""
+    """Collects the parts of a CREATE TABLE statement. Its methods raise `IndexError` if a part is incomplete."""
 
     def __init__(self, text: str, base: int, name: str) -> None:
         self._text, self._base, self._name = text, base, name
@@ -209,7 +212,7 @@ class _Reader:
         tree: Tree = parse_query(f"SELECT {self._sql(tokens[4:])}").expressions[0]
         column, delay = (tree.this, interval_ms(tree.expression)) if isinstance(tree, exp.Sub) else (tree, 0)
         if not isinstance(column, exp.Column) or column.name.lower() != self._time.lower():
-            reason = "a watermark is bounded out-of-orderness of the event time"
+            reason = "the watermark is the event time itself, or the event time minus an interval"
             raise SqlError.refused(
                 spark_sql(tree), reason, f"write {self._time} - INTERVAL '5' SECOND; other watermarks: 'tidemark.watermark' in WITH"
             )

@@ -13,8 +13,8 @@ from sqlglot import exp
 def fill(template: str, *arguments: Any) -> Any:
     """The tree of an expression in Spark SQL, with the arguments in place of `:a`, `:b` and so on.
 
-    It is in brackets if it is an operation, because it becomes a part of other expressions. A long argument is written once, even if the
-    template repeats it: calls in calls would otherwise be texts that grow exponentially.
+    An operation is put in brackets, because it becomes a part of other expressions. A long argument is written only once, even if the
+    template repeats it. Otherwise the text of calls within calls would grow exponentially.
 
     >>> fill(":a - :a % 1", exp.column("x") + 1).sql(dialect="spark")
     '((x + 1) - (x + 1) % 1)'
@@ -30,7 +30,7 @@ def fill(template: str, *arguments: Any) -> Any:
 
 
 LONGEST = 40
-"""The number of nodes from which on an argument is not repeated."""
+"""The largest number of nodes of an argument that is repeated."""
 _CONSTANTS = exp.Literal | exp.Null | exp.Boolean
 
 
@@ -57,7 +57,7 @@ def _parse(template: str) -> Any:
 
 
 def _is_call(tree: Any) -> bool:
-    """Whether a tree separates its parts by commas or words; AND, OR and RLIKE are functions of sqlglot too."""
+    """Whether commas, or words as in CASE, separate the parts of a tree. AND, OR and RLIKE are functions of sqlglot, but not calls."""
     return isinstance(tree, exp.Func) and not isinstance(tree, exp.Binary)
 
 
@@ -71,7 +71,7 @@ def number_of_arguments(template: str) -> int:
 
 
 def plain_call(name: str, arguments: list[Any]) -> exp.Anonymous:
-    """A call as it is written; Spark's error names wrong arguments."""
+    """A call that Spark gets as it is written. If the arguments are wrong, the error is that of Spark."""
     return exp.Anonymous(this=name, expressions=arguments)
 
 

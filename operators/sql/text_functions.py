@@ -11,7 +11,7 @@ _LAST_CHARACTER = 255
 
 
 def extracted_text(arguments: list[Any]) -> Any:
-    """REGEXP_EXTRACT as in Flink: by default the whole match, and null without a match. Spark's is a group, and an empty text."""
+    """REGEXP_EXTRACT: by default the whole match, and null without a match. Spark returns the first group, and an empty text."""
     if len(arguments) < 2:
         return plain_call("REGEXP_EXTRACT", arguments)
     text, pattern, *group = arguments
@@ -42,12 +42,12 @@ def like(text: Any, pattern: Any) -> exp.Like:
 
 
 def split_text(arguments: list[Any]) -> Any:
-    """SPLIT_INDEX, whose delimiter can be the number of a character. It is null for an empty text, an empty delimiter and other indexes."""
+    """SPLIT_INDEX, whose delimiter can be a character's number. It is null for an empty text or delimiter, and an index without a part."""
     if len(arguments) != 3:
         return plain_call("SPLIT_INDEX", arguments)
     text, delimiter, index = arguments
     if is_positive(delimiter) and int(delimiter.name) > _LAST_CHARACTER:
-        reason = "Flink knows characters by their number up to 255 alone"
+        reason = "Flink accepts the number of a character only up to 255"
         raise SqlError.refused(f"SPLIT_INDEX by {delimiter.name}", reason, f"write a text, or a number up to {_LAST_CHARACTER}")
     delimiter = exp.Literal.string(chr(int(delimiter.name))) if is_positive(delimiter) else delimiter
     return fill(r"IF(:a = '' OR :b = '', NULL, GET(SPLIT(:a, CONCAT('\\Q', :b, '\\E')), :c))", text, delimiter, index)
@@ -61,7 +61,7 @@ def split_list(arguments: list[Any]) -> Any:
 
 
 def substring(arguments: list[Any]) -> Any:
-    """SUBSTRING, which is null for a negative length, and empty if it starts before the text, from where Spark counts the length."""
+    """SUBSTRING, which is null for a negative length, and empty for a start before the text. Spark counts the length from that start."""
     if len(arguments) not in (2, 3) or all(is_positive(number) for number in arguments[1:]):
         return exp.Substring.from_arg_list(arguments)
     _, start, *length = arguments
@@ -71,28 +71,28 @@ def substring(arguments: list[Any]) -> Any:
 
 
 def overlay(text: Any, new: Any, start: Any, length: Any) -> Any:
-    """OVERLAY, which leaves the text as it is if it does not start in it, and drops the rest of the text for a length below 1."""
+    """OVERLAY, which returns the text unchanged for a start outside of it, and drops the rest of the text for a length below 1."""
     number = ":d" if length else "LENGTH(:b)"
     replaced = f"OVERLAY(:a PLACING :b FROM :c FOR IF({number} < 1, LENGTH(:a), {number}))"
     return fill(f"IF(:c < 1 OR :c > LENGTH(:a), :a, {replaced})", text, new, start, *([length] if length else []))
 
 
 def padded_text(name: str, arguments: list[Any]) -> Any:
-    """LPAD and RPAD, which are null for a negative length, and without a text to pad with."""
+    """LPAD and RPAD, which are null for a negative length, and for an empty text to pad with."""
     if len(arguments) != 3 or (is_positive(arguments[1]) and is_text(arguments[2]) and arguments[2].name):
         return plain_call(name, arguments)
     return fill(f"IF(:b < 0 OR :c = '', NULL, {name}(:a, :b, :c))", *arguments)
 
 
 def located_text(arguments: list[Any]) -> Any:
-    """LOCATE, which starts at the first character if the position is lower, and for the empty text."""
+    """LOCATE, which searches from the first character if the position is below 1, or if the text to find is empty."""
     if len(arguments) != 3 or (is_positive(arguments[2]) and is_text(arguments[0]) and arguments[0].name):
         return plain_call("LOCATE", arguments)
     return fill("IF(ISNULL(:c), NULL, LOCATE(:a, :b, IF(:c < 1 OR :a = '', 1, :c)))", *arguments)
 
 
 def found_position(arguments: list[Any]) -> Any:
-    """INSTR, from the left, and the first occurrence only."""
+    """INSTR from the left, for the first occurrence only."""
     if len(arguments) < 2:
         return plain_call("INSTR", arguments)
     if len(arguments) > 3:
@@ -106,7 +106,7 @@ def found_position(arguments: list[Any]) -> Any:
 
 
 def translated_text(arguments: list[Any]) -> Any:
-    """TRANSLATE, for which a null is an empty text."""
+    """TRANSLATE, in which a null in the second or third argument is an empty text."""
     if len(arguments) != 3 or all(is_text(argument) for argument in arguments[1:]):
         return plain_call("TRANSLATE", arguments)
     return fill("TRANSLATE(:a, COALESCE(:b, ''), COALESCE(:c, ''))", *arguments)

@@ -37,7 +37,11 @@ class WindowFunction:
 
     @classmethod
     def read(cls, tree: Tree) -> "WindowFunction | None":
-        """The call of a table in FROM; None if the table is no call."""
+        """The windowing function that a table of FROM calls; None if the table is no call.
+
+        Raises:
+            SqlError: it calls another function, or the arguments are not those of the function.
+        """
         call: Tree = tree.this
         if isinstance(call, exp.Anonymous) and str(call.this).upper() == TABLE and len(call.expressions) == 1:
             call = call.expressions[0]
@@ -118,7 +122,7 @@ def reads_window(sql: str) -> bool:
 
 
 def check_condition(rows: Windowed, where: str | None, way_out: str) -> None:
-    """Raise `SqlError` if a condition on rows in windows would change the windows when the rows are filtered before.
+    """Raise `SqlError` if rows in windows cannot be filtered by a condition before the windows are assigned.
 
     Args:
         rows: the rows in windows.
@@ -139,7 +143,9 @@ def _by_name(function: str, arguments: Sequence[Tree]) -> dict[str, Tree]:
     for number, argument in enumerate(arguments):
         is_named = isinstance(argument, exp.PropertyEQ)
         name = str(argument.this.name) if is_named else names[number] if number < len(names) else ""
-        if name not in names or name in tree_by_name:
+        if name in tree_by_name:
+            raise SqlError(f"{function} has the argument {name} twice; legal: {legal}")
+        if name not in names:
             raise SqlError(f"{function} has an argument {name or number + 1}, which it does not take; legal: {legal}")
         tree_by_name[name] = argument.expression if is_named else argument
     missing = [name for name in names if name not in tree_by_name and name not in _OPTIONAL]

@@ -1,4 +1,4 @@
-"""Plans as SQL of DuckDB, written from the definitions of the operators: a second reading of what a plan means, without Spark."""
+"""Plans as SQL of DuckDB, written from the definitions of the operators: a second implementation of plans, without Spark."""
 
 from collections.abc import Sequence
 

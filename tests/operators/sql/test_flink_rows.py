@@ -1,4 +1,4 @@
-"""The statements of Flink's documentation give the values of Flink, which `flink_rows.yaml` has."""
+"""The statements of Flink's documentation give the rows that Flink gives, recorded in `flink_rows.yaml`."""
 
 from collections.abc import Mapping
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Queries over frames, on a few rows whose results can be read."""
+"""Queries over frames of a few rows, with their results."""
 
 import re
 from datetime import UTC, datetime, timedelta

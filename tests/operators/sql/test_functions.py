@@ -1,4 +1,4 @@
-"""The values of Flink's functions, recorded by Flink 2.3.0 in `flink_values.yaml`."""
+"""Flink's functions have the values that Flink 2.3.0 gave, recorded in `flink_values.yaml`."""
 
 from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
@@ -144,7 +144,7 @@ def test_functions_have_the_values_that_flink_documents(spark: SparkSession, int
         ("REGEXP_EXTRACT({}, p, 1)", "s"),
     ],
 )
-def test_calls_within_calls_make_no_texts_that_grow_exponentially(call: str, innermost: str):
+def test_the_text_of_calls_within_calls_grows_linearly(call: str, innermost: str):
     lengths: list[int] = []
     expression = innermost
     for _ in range(8):
@@ -153,7 +153,7 @@ def test_calls_within_calls_make_no_texts_that_grow_exponentially(call: str, inn
     assert lengths[7] - lengths[6] == lengths[6] - lengths[5]
 
 
-def test_a_call_of_many_values_is_null_if_one_is():
+def test_greatest_of_many_values_is_null_if_one_of_them_is():
     sql = spark_sql(parse_query(f"SELECT GREATEST({', '.join(f'i + {number}' for number in range(30))})").expressions[0])
     assert sql.count(" IS NULL") == 31  # a call of the first 20 is the first of 11 values
 

@@ -903,6 +903,12 @@ def test_an_aggregate_without_a_counterpart_is_refused_as_one(query: str, expres
         ("SELECT k FROM TUMBLE(TABLE a, INTERVAL '1' HOUR)", "TUMBLE has no argument SIZE; legal: TUMBLE(DATA, TIMECOL, SIZE, [OFFSET])"),
         ("SELECT k FROM HOP(TABLE a, DESCRIPTOR(ts), GAP => INTERVAL '1' HOUR)", "HOP has an argument GAP, which it does not take"),
         ("SELECT k FROM TUMBLE(TABLE a, DESCRIPTOR(ts), INTERVAL '1' MONTH)", "INTERVAL '1' MONTH is no length of time"),
+        ("SELECT k FROM TUMBLE(TABLE a, DESCRIPTOR(ts), INTERVAL 'inf' HOUR)", "INTERVAL 'inf' HOUR is no length of time"),
+        ("SELECT k FROM TUMBLE(TABLE a, DESCRIPTOR(ts), INTERVAL 'NaN' HOUR)", "INTERVAL 'NaN' HOUR is no length of time"),
+        (
+            "SELECT k FROM TUMBLE(TABLE a, DESCRIPTOR(ts), SIZE => INTERVAL '1' HOUR, SIZE => INTERVAL '1' DAY)",
+            "TUMBLE has the argument SIZE twice; legal: TUMBLE(DATA,",
+        ),
         ("SELECT k FROM SESSION(TABLE a PARTITION BY, DESCRIPTOR(ts), INTERVAL '1' HOUR)", "cannot be parsed: Expected a column"),
         (
             "SELECT id FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v) AS n FROM a) WHERE n <= 3 AND n <= v",
@@ -953,7 +959,7 @@ def test_an_aggregate_without_a_counterpart_is_refused_as_one(query: str, expres
             "window_end > ts AS x of rows in windows is refused: the operator that reads the rows names the windows",
         ),
         ("SELECT k FROM EXPLODE(k)", "the table function EXPLODE is refused"),
-        ("INSERT INTO t (x, y) SELECT id, k FROM a", "the columns are those of the query, by name"),
+        ("INSERT INTO t (x, y) SELECT id, k FROM a", "it has a list of columns, or its query is in brackets"),
         (
             "CREATE TABLE t (x INT, k STRING); INSERT INTO t SELECT k, id AS x FROM a",
             "columns are inserted by position, and the query selects k, x; select them in the order of the table: x, k",
@@ -996,12 +1002,18 @@ def test_an_aggregate_without_a_counterpart_is_refused_as_one(query: str, expres
         ("CREATE VIEW a AS SELECT id FROM b", "a second table 'a' is refused"),
         ("CREATE VIEW v (x) AS SELECT id, k FROM a", "it names 1 columns, and the query has 2"),
         ("CREATE TABLE t (x INT, WATERMARK FOR y AS y)", "there is no column 'y'; legal: x"),
-        ("CREATE TABLE t (x TIMESTAMP(3), WATERMARK FOR x AS CURRENT_TIMESTAMP)", "a watermark is bounded out-of-orderness"),
+        ("CREATE TABLE t (x TIMESTAMP(3), WATERMARK FOR x AS CURRENT_TIMESTAMP)", "the watermark is the event time itself, or the event"),
         ("CREATE TABLE t (x STRIN)", "the type STRIN is refused"),
+        ("CREATE TABLE t (x INT, , y INT)", "a column, a watermark or a clause is incomplete"),
+        ("CREATE TABLE t (x INT COMMENT)", "a column, a watermark or a clause is incomplete"),
+        ("CREATE TABLE t (x TIMESTAMP(3), WATERMARK FOR x AS)", "a column, a watermark or a clause is incomplete"),
+        ("CREATE TABLE t (x INT) COMMENT", "a column, a watermark or a clause is incomplete"),
+        ("CREATE VIEW v (x SELECT id FROM a", "'CREATE VIEW v (x SELECT id FROM a' cannot be parsed: a bracket is not closed"),
+        ("CREATE", "CREATE is refused: it has no name; write CREATE TABLE or CREATE VIEW"),
         ("CREATE TABLE t (x INT) PARTITIONED BY (x)", "PARTITIONED BY of table 't' is refused"),
         (
             "DROP TABLE t",
-            "it is no statement that Tidemark has; write CREATE TABLE, CREATE VIEW",
+            "Tidemark has no such statement; write CREATE TABLE, CREATE VIEW",
         ),
         ("SELECT TO_DATE(k, 'yyyyMMddHHmmssSSS') AS x FROM a", "the format 'yyyyMMddHHmmssSSS' is refused"),
         ("SELECT TRUNCATE(v, 0, 5) AS x FROM a", "TRUNCATE of 3 values is refused: it has one or two; write TRUNCATE(v)"),
@@ -1034,13 +1046,18 @@ def test_an_aggregate_without_a_counterpart_is_refused_as_one(query: str, expres
         ),
         (
             "SELECT id FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v) AS n FROM a) WHERE n = 0",
-            "a rank n of at least 1 and at most 0 is refused: no row has it",
+            "a rank n of at least 1 and at most 0 is refused: no row has it: ranks start at 1",
         ),
         (
             "SELECT id FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY v) AS n "
             "FROM TUMBLE(TABLE a, DESCRIPTOR(ts), INTERVAL '1' HOUR)) WHERE n BETWEEN 5 AND 3",
-            "a rank n of at least 5 and at most 3 is refused",
+            "a rank n of at least 5 and at most 3 is refused: no row has it; write",
         ),
+        (
+            "SELECT id FROM (SELECT *, RANK() OVER (PARTITION BY k) AS n FROM a) WHERE n < 3",
+            "(PARTITION BY k) is refused: its rows have no order",
+        ),
+        ("SELECT k FROM (SELECT k, TRUNCATE() AS x FROM a) WHERE x > 1", "'TRUNCATE()' cannot be parsed"),
         ("SELECT k, ROW_NUMBER() OVER (ORDER BY v) FROM a", "give it a name with AS n, and add WHERE n <= N in an outer query"),
         (
             "SELECT id FROM (SELECT *, ROW_NUMBER() OVER (ORDER BY PROCTIME()) AS n FROM a) WHERE n = 1",
