@@ -73,7 +73,7 @@ KEYS = "legal: keys that are text; YAML may read on, yes and no as true and fals
 _PROTOCOLS: dict[Any, tuple[type, ...]] = {Operator: OPERATORS, Trigger: TRIGGERS, Evictor: EVICTORS}
 """The specifications of each protocol that YAML can name. A user's own specification can only be given in Python."""
 _NOT_DECLARED = {"rises"}
-"""Parameters that follow from the pipeline."""
+"""Parameters that follow from the pipeline, so that YAML does not give them."""
 
 
 class Strict(BaseModel):
@@ -155,7 +155,7 @@ def name_of(kind: type) -> str:
 
 
 def _field_name(name: str) -> str:
-    """The name of a model's field: pydantic's models have methods such as `schema`."""
+    """The name of a model's field: a name that is also a method of pydantic's models, such as `schema`, gets a `_` at its end."""
     return f"{name}_" if hasattr(BaseModel, name) else name
 
 
@@ -173,7 +173,12 @@ def _descriptions(kind: type) -> dict[str, str]:
 
 
 def _field_type(hint: Any, owner: type | None = None) -> Any:
-    """The type of a model's field, given the type of the dataclass's field, and the dataclass unless the type is part of another."""
+    """The type of a model's field.
+
+    Args:
+        hint: the type of the dataclass's field.
+        owner: the dataclass; None if the type is a part of another type.
+    """
     if hint in _PROTOCOLS:
         return one_of([kind for kind in _PROTOCOLS[hint] if kind is not owner])  # a model that contains itself has no end
     if dataclasses.is_dataclass(hint):
@@ -189,7 +194,7 @@ def _union(parts: Sequence[Any]) -> Any:
     """A union. A duration is text or 0: YAML may read `10:30` as the number 630."""
     duration_types = [int, str, timedelta] if timedelta in parts else []
     kinds: list[Any] = [part for part in parts if dataclasses.is_dataclass(part)]
-    protocols = [part for part in parts if getattr(part, "_is_protocol", False) and part not in _PROTOCOLS]  # of Python objects
+    protocols = [part for part in parts if getattr(part, "_is_protocol", False) and part not in _PROTOCOLS]  # only Python objects have them
     functions = [part for part in parts if get_origin(part) is Callable]
     member_types = [_field_type(part) for part in parts if part not in (*kinds, *duration_types, *protocols, *functions, StructType)]
     member_types += [_Duration] if duration_types else []
@@ -197,7 +202,7 @@ def _union(parts: Sequence[Any]) -> Any:
 
 
 def _require_duration(value: Any, validate: ValidatorFunctionWrapHandler) -> Any:
-    """Validate a duration. The error of a union would advise quotes, and text without a unit is no duration."""
+    """Validate a duration. Pydantic's own error would advise quotes, but a number in quotes, without a unit, is no duration."""
     try:
         return validate(value)
     except ValidationError as error:

@@ -87,11 +87,11 @@ class Document(Strict):
     )
     completeness: float | dict[str, float | dict[str, float | dict[str, float]]] = Field(
         DEFAULT_COMPLETENESS,
-        description="the least share of matched rows of a join, for each day and side, below which a day is a warning: a number, or by the "
-        "name of a table a number, or `warn_below` and `error_below`, each a number or one by the name of an input",
+        description="the least share of matched rows of a join, for each day and side; a day below it is a warning. It is one number, "
+        "or by the name of a table a number, or `warn_below` and `error_below`; each of these is a number, or one by the name of an input",
     )
     freshness: str | dict[str, str] | None = Field(
-        None, description="how long a table may wait to reflect rows: a duration, or one by the name of a table; by default no limit"
+        None, description="how long a table may wait to reflect rows: one duration, or one for each table by its name; by default no limit"
     )
     first_day: str | None = Field(None, description="the first daily partition; by default the first day of the year of the oldest event")
     last_day: str | None = Field(
@@ -103,9 +103,9 @@ class Document(Strict):
 
         Raises:
             DeclaredError: a source or a table is not legal.
-            ContractError: sources and tables do not fit together, or a suite is of neither.
+            ContractError: sources and tables do not fit together, or a suite has the name of neither a source nor a table.
         """
-        parts = cast(Any, self)  # of `document_model`
+        parts = cast(Any, self)  # an instance of `document_model()`, which has sources and tables
         pipeline = Pipeline(
             sources=_specifications("source", parts.sources),
             tables=_specifications("table", parts.tables),
@@ -159,7 +159,7 @@ def validate(values: object) -> Document:
     """Validate the parts of a pipeline.
 
     Raises:
-        DeclaredError: there are other parts or values than in the schema.
+        DeclaredError: a part or a value is not in the schema, or a required part is missing.
     """
     try:
         return document_model().model_validate(values)
@@ -172,7 +172,7 @@ def read(text: str) -> Pipeline:
 
     Raises:
         DeclaredError: the text is not YAML, or the document has other parts or values than the schema.
-        ContractError: sources and tables do not fit together.
+        ContractError: sources and tables do not fit together, or a suite has the name of neither a source nor a table.
     """
     try:
         document = parse(text)

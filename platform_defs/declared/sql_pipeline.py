@@ -30,7 +30,7 @@ def pipeline_of(script: Script, plans: Sequence[Plan] | None = None) -> Pipeline
 
     Args:
         script: the script.
-        plans: those of its statements whose tables the pipeline has; None for all.
+        plans: the statements of the script whose tables the pipeline has; None for all statements.
 
     Raises:
         SqlError, ContractError: see `read_sql`.
@@ -67,14 +67,13 @@ def tables_of(script: Script) -> tuple[dict[str, DerivedAsset], dict[str, str]]:
         return {table.name: table for table in pipeline_of(script, inserts).tables}, {}
     tables, refusals, accepted = dict[str, DerivedAsset](), dict[str, str](), list[Plan]()
     for planned in inserts:  # one after the other, to find out which of them are refused
-        if planned.target:
-            try:
-                pipeline = pipeline_of(script, [*accepted, planned])
-            except TidemarkError as error:
-                refusals[planned.target] = str(error)
-            else:
-                accepted.append(planned)
-                tables = {table.name: table for table in pipeline.tables}
+        try:
+            pipeline = pipeline_of(script, [*accepted, planned])
+        except TidemarkError as error:
+            refusals[planned.target] = str(error)
+        else:
+            accepted.append(planned)
+            tables = {table.name: table for table in pipeline.tables}
     return tables, refusals
 
 

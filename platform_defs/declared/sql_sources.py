@@ -22,7 +22,7 @@ _CSV_OPTIONS = {
     "csv.null-literal": "nullValue",
     "tidemark.header": "header",
 }
-"""Options of the CSV format, with Spark's names."""
+"""Options of the CSV format, by the name in WITH: the name in Spark."""
 _CONTRACT_OPTIONS = {
     "scan.watermark.idle-timeout": "idle_timeout",
     "tidemark.future-skew": "future_skew",
@@ -41,8 +41,10 @@ _REFUSED = {
     "scan.watermark.emit.on-event.gap": "the watermark is raised with each batch",
     "source.monitor-interval": "new files are found by each `tidemark ingest`, and by the stream at each of its intervals",
 }
+"""Flink's options that a source does not have: what Tidemark does instead."""
 _STARTUP = {"earliest-offset": {"startingOffsets": "earliest"}, "latest-offset": {"startingOffsets": "latest"}}
 _SECRETS = ("password", "jaas", "secret", "user.info", "key")
+"""Parts of the names of options of Kafka's client whose values may be secret."""
 
 
 @dataclass(frozen=True)
@@ -51,9 +53,9 @@ class DeclaredSource:
 
     Args:
         contract: the contract of the source.
-        path: the files or the Delta table, if it is named.
-        connector: where the rows are.
-        format: the format of the files.
+        connector: where the rows are: `filesystem`, `delta` or `kafka`.
+        path: the path of the files or of the Delta table; empty if no option gives it.
+        format: the format of the files or of the records; empty if no option gives it.
         kafka: the source's part of `kafka.sources` in the connections; empty for another connector.
         kafka_options: its part of `kafka.options`.
     """

@@ -40,7 +40,7 @@ class SqlTables:
         parameters: for each table, the parameters of its operator that WITH declares.
         views: the relation of each view.
         assets: the assets, by name.
-        versions: for each source whose rows are versions, the columns of their key. Several rows of such a source have the same key.
+        versions: for each source whose rows are versions, the columns of their key. Several versions can have the same key.
         timed: the tables that have a computed event time as a column of their rows.
     """
 
@@ -119,7 +119,7 @@ class SqlTables:
             name: the name of the table, if the input is the result of an operator without a name.
             relation: the input.
             needed: the columns of the result that the query selects; None for all.
-            needs_time: whether a column that is read is the event time of stored rows, which is no column of them.
+            needs_time: whether the query reads an event time that the stored rows do not have as a column.
         """
         relation = select_all(relation) if needs_time else relation
         unselected = relation.child if isinstance(relation, Select) else relation
@@ -161,7 +161,7 @@ class SqlTables:
                 missing = self._missing_times(relation.child)
                 return {item.name for item in relation.items if item.column in missing}
             case Apply(operator=TopN() | Deduplicate(window=None)) if not isinstance(relation.inputs[0], Select):
-                # these keep the rows of their input with their event time, and with its column if they compute something from it
+                # these keep the rows and the event time of their input; they need the time as a column only to compute something from it
                 return set() if self._reads_missing_time(relation, relation.inputs[0]) else self._missing_times(relation.inputs[0])
             case _:
                 return set()
@@ -227,7 +227,7 @@ def _selection_error(name: str, relation: Relation) -> SqlError:
 
 
 def _with_operator(relation: Relation, apply: Apply, operator: Operator) -> Relation:
-    """The relation of a table for its readers, with the event times that were chosen for its inputs and its results."""
+    """The relation of a table for its readers, with the event times of its inputs and its results."""
     if isinstance(apply.operator, IntervalJoin) and isinstance(operator, IntervalJoin):
         apply = replace(apply, operator=replace(apply.operator, result_time=operator.result_time))
     return replace(relation, child=apply) if isinstance(relation, Select) else apply
@@ -245,7 +245,7 @@ def _columns_read(selection: Select) -> list[str]:
 
 
 def _kept_columns(apply: Apply, relation: Relation, selection: Relation, *, is_inserted: bool) -> set[str]:
-    """The columns that a table's results have from rows of its inputs, and that these must have as columns of their own.
+    """The columns of a table's results that come from rows of its inputs, so that the inputs must have these columns.
 
     The inputs of a join with a selection are prepared to have the selected columns; another join needs all columns of its inputs. A Top-N
     or a deduplication of windows gives each result the time of its window, so that its readers find the row's event time only in a column.

@@ -53,7 +53,7 @@ def with_result_times(apply: Apply, made: Mapping[str, Relation]) -> Apply:
 
 
 def _with_result_time(below: Relation, time: str | None, made: Mapping[str, Relation]) -> Relation:
-    """The relation, with a join whose results have the event time of the row that the column `time` is from, if that is possible."""
+    """The relation. If possible, the results of a join in it have the column `time`, the time of one of their rows, as their event time."""
     match below:
         case Named() if below.name in made:
             return replace(below, child=_over_operator(below.child, applied_operator(made[below.name])))
@@ -71,14 +71,14 @@ def _with_result_time(below: Relation, time: str | None, made: Mapping[str, Rela
 
 
 def _over_operator(relation: Relation, apply: Apply | None) -> Relation:
-    """A selection from another operator's result; it can have a time that the query of the table does not select."""
+    """The relation, which selects from another operator's result: this can have a time that the query of the table does not select."""
     if isinstance(relation, Select | Named):
         return replace(relation, child=_over_operator(relation.child, apply))
     return apply or relation
 
 
 def is_result_time(relation: Relation, name: str) -> bool:
-    """Whether a column is a time of results that their readers do not get as a column: they get `event_time` instead."""
+    """Whether a column is a time that an operator adds to its results. Tables that read the results have `event_time` in its place."""
     return name in (RESULT_TIME, FINAL_AT) or (name == WINDOW_TIME and result_column(relation, name) == RESULT_TIME)
 
 
