@@ -1,1 +1,1 @@
-"""Examples that run against real data."""
+"""Pipelines that show how the operators are used."""

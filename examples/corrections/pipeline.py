@@ -1,7 +1,7 @@
 """A pipeline of tables that are corrected by late rows, or that keep a bounded state.
 
-It has a trigger, an evictor and a watermark generator of its own. The rows are rides of rented bicycles. `README.md` says when each table
-is of use, and `tests/examples/test_corrections.py` runs it.
+It has a custom trigger, a custom evictor and a custom watermark generator. The rows are rides of rented bicycles. `README.md` says when you
+need each table, and `tests/examples/test_corrections.py` runs it.
 """
 
 from collections.abc import Sequence
@@ -58,7 +58,7 @@ class LastQuarter:
 
 @dataclass(frozen=True)
 class WithoutLongest:
-    """A custom evictor: leaves out the ride with the most kilometres of each window. Rows that are equal in it are ordered by id."""
+    """A custom evictor: leaves out the longest ride of each window; of several longest ones, that with the lowest `return_id`."""
 
     def keep(self, rows: DataFrame, group: Sequence[str], time: str) -> DataFrame:
         order = Window.partitionBy(*group).orderBy(F.desc("km"), "return_id")
@@ -66,7 +66,7 @@ class WithoutLongest:
 
 
 _ALIGNED = {"alignment": Alignment("fleet", "2 hours"), "idle_timeout": "10 minutes", "watermark": Generated(WithoutOutliers())}
-"""Neither source is read more than two hours ahead of the other, so that joins keep few rows of the faster one after an outage."""
+"""Neither source is read more than two hours ahead of the other. After an outage, joins thus keep few rows of the source that is ahead."""
 
 rides = SourceContract(
     name="rides",

@@ -30,7 +30,7 @@ INSERT INTO q1 SELECT auction, bidder, 0.908 * price AS price, customTime, extra
 
 INSERT INTO q2 SELECT auction, price FROM bid WHERE MOD(auction, 123) = 0;
 
--- Queries 15 to 17 read the same columns, from the bids themselves.
+-- For query 10, and for queries 15 to 17.
 CREATE VIEW dated_bid AS SELECT *, DATE_FORMAT(customTime, 'yyyy-MM-dd') AS dt, DATE_FORMAT(customTime, 'HH:mm') AS hm FROM bid;
 
 INSERT INTO q10 SELECT auction, bidder, price, customTime, extra, dt, hm FROM dated_bid;
@@ -54,7 +54,7 @@ INSERT INTO q22
 SELECT auction, bidder, price, channel, SPLIT_INDEX(url, '/', 3) AS dir1, SPLIT_INDEX(url, '/', 4) AS dir2, SPLIT_INDEX(url, '/', 5) AS dir3
 FROM bid;
 
--- 3: auctions of category 10, with sellers in three states who have registered within an hour.
+-- 3: auctions of category 10, with sellers in three states who registered at most an hour before or after.
 INSERT INTO q3
 SELECT p.name, p.city, p.state, a.id
 FROM auction a JOIN person p
@@ -109,7 +109,7 @@ SELECT id, itemName, seller, category, bidder, price, bid_customTime, bid_extra
 FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY id ORDER BY price DESC, bid_customTime) AS n FROM bids_in_time)
 WHERE n = 1;
 
--- 11: how many bids a user makes until 10 seconds have no bid.
+-- 11: how many bids a user makes before a pause of 10 seconds.
 INSERT INTO q11
 SELECT bidder, COUNT(*) AS bid_count, window_start AS starttime, window_end AS endtime
 FROM TABLE(SESSION(TABLE bid PARTITION BY bidder, DESCRIPTOR(customTime), INTERVAL '10' SECOND))

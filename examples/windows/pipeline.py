@@ -1,6 +1,7 @@
-"""A pipeline with one table for each window operator that the shop's pipeline does not use.
+"""A pipeline with one table for each operator, kind of join and trigger that the shop's pipeline does not use.
 
-A shop's clicks, orders and payments of one morning; `README.md` says what each table is for, and `tests/examples/test_windows.py` runs it.
+It has a shop's clicks, orders and payments of one morning. `README.md` says what each table shows, and
+`tests/examples/test_windows.py` runs the pipeline.
 """
 
 from assets.contracts import BoundedOutOfOrderness, DerivedAsset, SourceContract
@@ -104,7 +105,7 @@ TABLES = [
     DerivedAsset(
         name="orders_today",
         inputs=("orders",),
-        operator=WindowedAggregate(window=DAY_BY_HOUR, aggregates={"orders": "count(*)", "amount": "sum(amount)"}, early=EveryRows(2)),
+        operator=WindowedAggregate(window=DAY_BY_HOUR, aggregates=SUMS, early=EveryRows(2)),
         description="Orders since midnight, at the end of every hour with an order in it or before it.",
     ),
     DerivedAsset(
