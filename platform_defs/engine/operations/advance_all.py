@@ -24,7 +24,7 @@ class PendingRetry:
 
     Args:
         error: the error of the newest try.
-        tries: the number of tries that failed in a row.
+        tries: the number of tries in a row that failed in the same way: because of another writer, or with another error.
         wait_s: the wait before the next try, in seconds.
         until: the time of the next try, by the clock of `AdvanceAll`.
     """
@@ -44,12 +44,12 @@ class PendingRetry:
 
     @property
     def is_busy(self) -> bool:
-        """Whether the table has another writer, or another writer waits for it. This is not a fault."""
+        """Whether the try failed because the table has another writer, or another writer waits for the table. This is not a fault."""
         return isinstance(self.error, LakeBusy)
 
     @property
     def should_be_reported(self) -> bool:
-        """Whether to report this failure. If the table has another writer, only its first, second, fourth try and so on are reported."""
+        """Whether to report this failure. If the table has another writer, only the tries 1, 2, 4, 8 and so on are reported."""
         return not self.is_busy or self.tries & (self.tries - 1) == 0
 
 
@@ -89,7 +89,7 @@ class AdvanceAll:
                 self.report(name, self.failed[name])
 
     def retry(self) -> None:
-        """Advance again if the wait of a failed asset has ended: every asset that does not wait."""
+        """If the wait of a failed asset has ended, advance every asset that does not wait."""
         if any(self.now() >= f.until for f in self.failed.values()):
             self()
 

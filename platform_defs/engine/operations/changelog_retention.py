@@ -22,15 +22,17 @@ from platform_defs.engine.operations.retention import Removal, before_sql
 
 @dataclass(frozen=True)
 class ChangelogRetention:
-    """Replaces the oldest steps of a table's changelog by the table's rows after them: inserts, with the number of the last of these steps.
+    """Replaces the oldest steps of a table's changelog by the table's rows after these steps.
 
-    The table's state after each later step can still be read, and the table can still be made again from its changelog.
+    The rows are inserts with the number of the last replaced step. The table's state after this step and each later one can still be read,
+    and the table can still be made again from its changelog.
 
     Args:
         workspace: the session, the lake and its ledger.
         asset: the upserted table.
         retention: how long steps are kept, in ms; None to replace no more steps.
-        published: returns the last step of the table that its topic has; None if the table is not published to a topic.
+        published: returns the last step of which the table's topic has all records; None if the table has no topic, or if the topic has
+            no step.
     """
 
     workspace: Workspace
@@ -77,14 +79,14 @@ class ChangelogRetention:
         return sql_rows(self.workspace.lake, {"changes": self.asset.changelog}, sql).to_pylist()[0]["rows"]
 
     def _last_old_step(self, before: int) -> int:
-        """The last step of those at the start of the changelog that are all older than a time; 0 if there is none."""
+        """The last step before the first one that is not older than a time (epoch ms); 0 if there is none."""
         later = f"min(CASE WHEN {before_sql(CHANGED_AT, before)} THEN NULL ELSE {STEP} END)"
         sql = f"SELECT {later} AS later, max({STEP}) AS newest FROM changes"
         [steps] = sql_rows(self.workspace.lake, {"changes": self.asset.changelog}, sql).to_pylist()
         return (steps["newest"] or 0) if steps["later"] is None else steps["later"] - 1
 
     def _floor(self, last_old_step: int) -> tuple[int, str | None]:
-        """The last step that may be replaced, and why no later step may be; None as the reason if the later steps are not old enough."""
+        """The last step that may be replaced, and what still needs the later old steps; None if nothing does."""
         lake, name = self.workspace.lake, self.asset.name
         applied = lake.newest_commit(name, APPLIED)
         limits: Mapping[str, int | None] = {

@@ -16,7 +16,7 @@ from platform_defs.engine.operations.retention import Removal
 class DecisionRetention:
     """Removes decisions from `verdicts/<asset>`, by whole batches.
 
-    They have no setting of their own: a decision is needed only as long as its row is in the log.
+    Decisions have no setting of their own: a decision is needed only as long as its row is in the event log.
 
     Args:
         workspace: the session, the lake and its ledger.
@@ -27,7 +27,7 @@ class DecisionRetention:
     asset: DerivedAsset
 
     def plan(self) -> Removal | None:
-        """What is to be removed; None if there is nothing to remove and nothing was ever removed."""
+        """What is to be removed; None if there is nothing to remove and no decision was ever removed."""
         lake, table = self.workspace.lake, self.asset.decisions
         earlier_upto = lake.transaction(table, RETENTION) or 0
         upto = self._last_batch_without_rows()
@@ -47,7 +47,7 @@ class DecisionRetention:
         delta = lake.delta(table)
         if planned.number is None:
             return planned
-        if delta is None:  # the table was deleted since then
+        if delta is None:  # the table was deleted after `plan`
             return Removal()
         point("retention.before_decisions")
         lake.remove(self.workspace.spark, table, _upto_condition(planned.number), planned.number, delta)
@@ -56,7 +56,7 @@ class DecisionRetention:
 
     def _last_batch_without_rows(self) -> int:
         """The last batch up to which no log of the asset's sources has a row; 0 for none."""
-        head = self.workspace.ledger.head  # before the logs: a batch that is committed meanwhile may have rows
+        head = self.workspace.ledger.head  # read before the logs: a batch that is committed in between may have rows
         sources = [upstream.name for upstream in self.workspace.inputs_of(self.asset) if upstream.is_source]
         if not sources:
             return 0

@@ -107,9 +107,9 @@ def _epoch_ms(parameter: str, text: str | None) -> int | None:
 
 
 def write_fault(spark: SparkSession, folder: str) -> str | None:
-    """What a folder outside the lake must be, and why it is not, if Spark cannot create a file in it; None if it can.
+    """Why Spark cannot create a file in a folder outside the lake, as the part of an error after `legal:`; None if Spark can.
 
-    An error of a write may be about the rows that it reads. This one is not.
+    It is tried before the rows are written, because an error of that write could also be about a table that it reads.
     """
     try:
         files, path = hadoop_file(spark, f"{folder.rstrip('/')}/{_PROBE}")
@@ -121,7 +121,7 @@ def write_fault(spark: SparkSession, folder: str) -> str | None:
 
 
 def writable(reason: str) -> str:
-    """What a folder must be that cannot be written to for a reason."""
+    """The part of an error after `legal:`, for a folder that cannot be written to for a reason."""
     return f"a folder or a bucket to which this process and Spark can write ({reason})"
 
 
@@ -147,8 +147,8 @@ def export(rows: DataFrame, lake: Lake, folder: str) -> dict[str, Any]:
 def delete_old_files(path: str, storage_options: dict[str, str] | None) -> None:
     """Delete the files of earlier exports that left the table longer ago than its retention.
 
-    Call it before a commit: the checkpoint after one no longer names files whose retention has passed. The export does not need it, so a
-    fault is only logged.
+    Call it before a commit: a commit may write a checkpoint, which no longer names files whose retention has passed. The export can succeed
+    without it, so an error is only logged.
     """
     try:
         delete_removed_files(path, storage_options)

@@ -1,8 +1,12 @@
-"""Records in the lake, for a status, the newest failure of each table's advance and publish to Kafka and of the ingest, and of sources.
+"""Records failures in the lake, for `tidemark status`: the newest one of each table's advance, of its publish to Kafka, and of the ingest.
 
-Each is one small JSON file below the lake's folder `_failures`. No computation reads it. The failure of an advance is over when the table
-has another step, that of a publish when the topic has the table's steps, and that of an ingest when the ledger has another batch; or when a
-later try finds nothing to do. The failure of a source is over when an ingest can read all of its input. An unreadable file is ignored.
+For each source, it records since when some of its input cannot be read. Each failure is a small JSON file below the lake's folder
+`_failures`, which no computation reads. An unreadable file is ignored.
+
+- The failure of an advance is over when the table has another step, or a later advance finds nothing to do.
+- The failure of a publish is over when a later publish succeeds.
+- The failure of an ingest is over when the ledger has another batch, or a later ingest finds nothing to do.
+- The failure of a source is over when an ingest can read all of its input.
 """
 
 import json
@@ -41,7 +45,7 @@ class Failure:
         at: when it happened, in epoch ms of the wall clock; for a source, since when some of its input cannot be read.
         error: the class of the error.
         message: its message; of an error whose text may quote rows, only the class and the condition.
-        position: the table's progress at that time, or the ledger's newest batch.
+        position: the table's progress at that time, or the ledger's newest batch; empty for a publish or a source.
     """
 
     at: int
@@ -122,7 +126,7 @@ class Failures:
 
     @contextmanager
     def _recording(self, path: str, position: Callable[[], str], *but: type[Exception]) -> Iterator[None]:
-        """Record an error, except an interrupt, Spark's error of a cancelled job, the classes `but`, or that another process is writing."""
+        """Record an error before it is raised, except an interrupt, Spark's error of a cancelled job, `LakeBusy`, and the classes `but`."""
         try:
             yield
         except (LakeBusy, *but):
@@ -133,7 +137,7 @@ class Failures:
             raise
 
     def _newest(self, path: str, position: Callable[[], str]) -> Failure | None:
-        """The recorded failure; None if its position is not the present one. `str` stands for no position: it returns an empty text."""
+        """The recorded failure; None if its position is not the present one. For a failure without a position, `position` is `str`."""
         try:
             lake = self.workspace.lake
             with filesystem(lake.root, lake.storage_options).open_input_stream(path) as file:
@@ -203,7 +207,7 @@ def describe_error(error: BaseException) -> str:
     """An error in one line, without text that may quote rows."""
     if (jvm_error := lost_jvm(error)) is not None:
         return _one_short_line(str(jvm_error))
-    if isinstance(error, PySparkException | Py4JJavaError):  # first: some of PySpark's are a ValueError too
+    if isinstance(error, PySparkException | Py4JJavaError):
         return f"Spark failed with {spark_condition(error)}"
     if isinstance(error, TidemarkError | DeltaError | OSError):
         return _one_short_line(str(error) or type(error).__name__)

@@ -98,15 +98,15 @@ class Freshness:
         return bisect_right(range(len(after)), closed_to, key=lambda seq: or_before_all(after[seq]))
 
     def _seqs_with_rows(self, table: DerivedAsset, after: int) -> list[int]:
-        """The first batch of each source that changes an upserted table, of those after a batch."""
+        """The first batches after a batch that change an upserted table: one of each source with new rows."""
         ledger = self.workspace.ledger
         if not can_change_rows(ledger.history, table, after, ledger.head):
             return []
         seqs_by_source = [ledger.source(name).batches_with_rows(after)["seq"] for name in table.inputs if name in self.workspace.sources]
-        return [seqs[0].as_py() for seqs in seqs_by_source if len(seqs)] or [after + 1]  # keys whose TTL ends need no rows
+        return [seqs[0].as_py() for seqs in seqs_by_source if len(seqs)] or [after + 1]  # a TTL can end without new rows
 
     def _seq_of_step(self, upstream: str, read: Mapping[str, int]) -> int | None:
-        """The newest batch that the first unread step of an upstream table has handled; None if all steps are read."""
+        """The newest batch that the first unread step of an upstream table has handled, at least 1; None if all steps are read."""
         upstream_table, step = self.workspace.assets[upstream], read.get(upstream, 0) + 1
         newest = stored_progress(self.workspace.lake, upstream_table)
         if newest.step < step:

@@ -24,9 +24,9 @@ def advance_in_parallel(
 ) -> None:
     """Advance several assets at once, each after its inputs.
 
-    If an asset raises an error, no further step begins. The error is raised when all running steps have ended; if several assets raise
-    errors, the first is raised and the others are logged. On an interrupt, Spark's jobs are cancelled, and the interrupt is raised when no
-    commit is running.
+    If an asset raises an error, no further step begins. The error is raised when all running steps have ended. If several assets raise
+    errors, that of the first asset in `names` is raised, and the others are logged. On an interrupt, Spark's jobs are cancelled, and the
+    interrupt is raised when no commit is running.
 
     Args:
         reads: the inputs of every asset, by its name.
@@ -40,7 +40,7 @@ def advance_in_parallel(
     stopped, running, failed = Stop(), dict[Future[None], str](), dict[str, BaseException]()
 
     def advance(name: str) -> None:
-        if name not in to_advance:  # not to be advanced; it is here only so that its readers wait for its inputs
+        if name not in to_advance:  # it is in the order only so that its readers wait for its inputs
             return
         with waiting_until(stopped), closing(steps(name)) as steps_of_asset:
             while not stopped.is_set() and next(steps_of_asset, _NO_STEP) is not _NO_STEP:
@@ -86,7 +86,8 @@ def _raise_first(failed: Sequence[tuple[str, BaseException]]) -> None:
 def compute_in_parallel(names: Iterable[str], compute: Callable[[str], T], threads: int = THREADS) -> dict[str, T]:
     """Compute something for several assets at once; returns the results by name.
 
-    If one of them raises an error, or this call is interrupted, no further one begins.
+    Errors are raised in the order of `names`: an error waits for the results of the names before it. When it is raised, or this call is
+    interrupted, no further computation begins, and running ones end first.
     """
     pool = ThreadPoolExecutor(threads)
     try:

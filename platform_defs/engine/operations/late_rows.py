@@ -66,7 +66,7 @@ class _Query:
     Args:
         tables: the tables that it reads in addition to the event log.
         sql: the rest of the query, from its first join.
-        is_complete: whether it finds all late rows; if not, only Spark does.
+        is_complete: whether it finds all late rows; if not, only Spark can find them.
     """
 
     tables: Mapping[str, str]
@@ -74,7 +74,7 @@ class _Query:
     is_complete: bool = True
 
     def rows(self, advance: Advance, source: str, limit: int) -> tuple[int, list[dict[str, Any]]] | None:
-        """The number of late rows and the first of them; None if only Spark converts the rows."""
+        """The number of late rows and the first of them; None if only Spark can convert the rows to JSON."""
         lake, contract = advance.workspace.lake, advance.workspace.sources[source]
         tables = {_EVENTS: contract.log, **self.tables}
         stored_fields = {field.name.lower(): field for field in lake.schema(contract.log).fields}
@@ -102,7 +102,7 @@ def _quoted(name: str) -> str:
 
 
 def _query_by_bounds(advance: Advance, source: str) -> _Query | None:
-    """The rows before the bound of their batch; None if there can be none."""
+    """A query of the rows with event times before the bound of their batch; None if there can be no such rows."""
     workspace, operator = advance.workspace, advance.asset.operator
     if operator.reads.is_by_arrival(advance.asset.inputs.index(source)):
         return None
@@ -141,7 +141,7 @@ def bounds_in_sql(bounds: Mapping[int, int]) -> str:
 
 
 def _query_of_decisions(advance: Advance, source: str) -> _Query | None:
-    """The rows that were recorded as late; None if there are none."""
+    """A query of the rows that were recorded as late; None if no decision was recorded."""
     if not has_decisions(advance.workspace.lake, advance.asset):
         return None
     joined = f"JOIN {_DECISIONS} ON {_EVENTS}.{SEQ} = {_DECISIONS}.{SEQ} AND {_EVENTS}.{ARRIVAL} = {_DECISIONS}.{ARRIVAL}"

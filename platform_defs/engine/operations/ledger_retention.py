@@ -1,8 +1,8 @@
 """Retention of the ledger: replace its oldest batches by a summary.
 
-A batch can be summarized only when its times and watermarks are no longer needed. They decide which rows of the batch are late, so its
-rows must have left the event logs of all sources. And each table must have handled the batch, and have closed all results up to its
-watermark.
+A batch can be summarized only when its times and watermarks are no longer needed. They decide which rows of the batch are late, so the
+batch's rows must have left the event logs of all sources. Each table must also have handled the batch, and have closed all results up to
+the batch's watermark.
 """
 
 from bisect import bisect_right
@@ -69,7 +69,8 @@ class LedgerRetention:
     def remove(self, planned: Removal) -> Removal:
         """Replace the planned batches. The caller holds the ledger's lock.
 
-        What was planned stays valid: a batch that all tables have handled, and whose rows were removed, is never read again.
+        The plan stays valid although it was made without the lock: a batch that all tables have handled, and whose rows were removed, is
+        never read again.
 
         Raises:
             LakeError: another writer has committed to the ledger.
@@ -100,7 +101,10 @@ class LedgerRetention:
         return first + bisect_right(range(len(times)), before - 1, key=lambda n: times[n].as_py())
 
     def _limits(self, old: int) -> Iterator[tuple[int, str | None]]:
-        """The batches up to which the ledger may be summarized, each with what prevents more. Limits from `old` on may be missing."""
+        """The limits: each is a batch up to which the ledger may be summarized, and what still needs the next one.
+
+        Limits that are not below `old` may be missing, since the setting allows no more.
+        """
         for table in tables_outside(self.workspace.lake, self.workspace.assets):
             yield 0, f"table {table} is in the lake but not in the pipeline"
         for source in self.workspace.ledger.history.sources:
@@ -109,7 +113,7 @@ class LedgerRetention:
             yield from self._of_table(asset, old)
 
     def _of_source(self, name: str, old: int) -> Iterator[tuple[int, str]]:
-        """The limit of a source: the first batch of which its log has rows."""
+        """The limit of a source: the batch before the first one of which its log has rows."""
         contract = self.workspace.sources.get(name)
         if contract is None:
             if self.workspace.lake.exists(f"events/{name}"):
@@ -121,7 +125,7 @@ class LedgerRetention:
             yield first - 1, f"{contract.log} has rows of batch {first}{way_out}"
 
     def _of_table(self, asset: DerivedAsset, old: int) -> Iterator[tuple[int, str]]:
-        """The limits of a table: what it has handled, what it has closed, and the state that its next step compares with."""
+        """The limits of a table: by the batches that it has handled, closed, read and applied, and by its early results."""
         lake, name, operator = self.workspace.lake, asset.name, asset.operator
         now = stored_progress(lake, asset)
         if not now.step:

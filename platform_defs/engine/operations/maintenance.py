@@ -101,7 +101,7 @@ class Maintained:
 
 
 def retention_of(rows_removed: int, kept_from: str | None, held_back: str | None) -> str | None:
-    """What retention did to a table, in words; None if it has removed nothing and nothing is held back."""
+    """What retention did to a table, in words; None if it has never removed a row and nothing is held back."""
     parts = [f"{rows_removed:,} rows removed"] if rows_removed else []
     parts += [] if kept_from is None else [f"kept from {kept_from} on"]
     parts += [] if held_back is None else [f"held back: {held_back}"]
@@ -136,10 +136,10 @@ class Maintenance:
         sources: the sources, by name.
         assets: the derived assets, by name.
         small_files: compact a table that has this many files below 32 MiB.
-        retention_hours: how long a file that no current version needs is kept; None for the table's own (Delta's default
-            is 7 days). A shorter time breaks readers that have been reading for longer.
+        retention_hours: how long a file is kept that the newest version does not need; None for the table's own retention (Delta's
+            default is 7 days). A shorter time breaks reads that take longer than it.
         lake_retention: how long changelogs, quarantines and the ledger keep their rows.
-        folders: each source's folder of input files.
+        folders: each source's folder of input files, by source.
         sinks: the topics to which tables are published, by table.
     """
 
@@ -196,8 +196,8 @@ class Maintenance:
         """Remove the files of a table's streaming queries that a killed stream has left; None while a stream runs.
 
         The table need not exist any more. The files are copies of rows, which must not stay longer than retention keeps these rows. No
-        stream starts a query meanwhile, because that takes the table's lock. A running stream that names its folders by other paths is not
-        found, so a stream is also assumed to run while the newest file is younger than an hour.
+        stream starts a query meanwhile, because it would need the table's lock. The lock of a running stream that names its folders by
+        other paths is not found, so a stream is also assumed to run while the newest file is younger than an hour.
         """
         with self.lake.writer(table, "maintenance"):
             if self.lake.present_writer(writer_name(self.folders)) is not None or _is_in_use(self.lake, f"{QUERIES}/{table}"):
@@ -212,7 +212,7 @@ class Maintenance:
         return snapshot(Advance(self._workspace, self.assets[asset], 1))
 
     def _published(self, asset: str) -> int | None:
-        """The last step of a table of which a topic has all records; None if it has none, or if the table is published to no topic."""
+        """The last step of which the table's topic has all records; None if the table has no topic, or if the topic has no step."""
         if asset not in self.sinks:
             return None
         with Topic(self.spark, self.sinks[asset], asset, compacted=True) as topic:
@@ -249,7 +249,7 @@ class Maintenance:
         return files
 
     def _carry(self, table: _Table) -> None:
-        """Commit the metadata of earlier commits again, unless the newest commit has it."""
+        """Commit the metadata of earlier commits again, unless the newest commit has all of it."""
         lake_snapshot = LakeSnapshot.of(self.lake)
         commits = {key: commit for key in table.keys if (commit := lake_snapshot.newest_commit(table.name, key)) is not None}
         delta = lake_snapshot.delta(table.name)
@@ -265,7 +265,7 @@ class Maintenance:
 
 
 def _result_or_reason(name: str, maintain: Callable[[], Maintained | None]) -> Maintained | None:
-    """The result of the maintenance of a table, or the reason why it could not be maintained."""
+    """The result of a table's maintenance, also if it was skipped or failed; None if the table does not exist."""
     try:
         return maintain()
     except (LakeBusy, *CONFLICTS, CommitFailedError) as busy:

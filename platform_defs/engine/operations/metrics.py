@@ -55,7 +55,7 @@ def table_metrics(advance: Advance) -> dict[str, int | float]:
 
 
 def _count_moved_back(advance: Advance, operator: object, now: Progress) -> dict[str, int | float]:
-    """For a Top-N with `monotonic`, `keys_moved_back`: the number of keys that break the promise, of the rows of a source."""
+    """`keys_moved_back` of a Top-N with `monotonic`: the number of keys whose rows break the promise. Empty for other operators."""
     if not isinstance(operator, TopN) or not operator.monotonic or not operator.key:
         return {}
     return {MOVED_BACK: count(operator.keys_moved_back(*advance.strategy.inputs.all_rows(now)))}

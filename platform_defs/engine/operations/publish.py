@@ -54,9 +54,9 @@ class PublishError(ProgressError):
 def publish(workspace: Workspace, asset: DerivedAsset, folder: str) -> int:
     """Write the steps that are not in a folder yet; returns the last step in it.
 
-    Each step is a folder `step=N` of JSON lines with `key` and `value`, see `keyed_upserts`. After a kill, the next run overwrites the
-    steps of the killed run, so the folder contains each step once. Only one process at a time publishes into a folder. A file in the
-    folder records the table's id.
+    Each step with changes is a folder `step=N` of JSON lines with `key` and `value`, see `keyed_upserts`. After a kill, the next run
+    overwrites the steps of the killed run, so the folder contains each step once. Only one process at a time publishes into a folder. A
+    file in the folder records the changelog's id.
 
     Args:
         workspace: the session, the lake and its ledger.
@@ -65,8 +65,9 @@ def publish(workspace: Workspace, asset: DerivedAsset, folder: str) -> int:
 
     Raises:
         OperatorError: the asset has no changelog.
-        ProgressError: the folder has later steps than the changelog, or steps of another table.
-        PublishError: the folder cannot be written to.
+        ProgressError: the folder has later steps than the changelog.
+        PublishError: the folder is no valid path, overlaps the lake, cannot be written to, or has steps of another changelog, or a step
+            that the changelog has lost.
         LakeBusy: another process publishes into the folder.
     """
     _ = require_upserts(asset)
@@ -87,7 +88,7 @@ def _target(lake: Lake, folder: str) -> Lake:
 
 @contextmanager
 def _writing_to(target: Lake, folder: str) -> Iterator[None]:
-    """Hold the lock of the folder. Errors about the folder, which the lock takes for a lake, name the parameter."""
+    """Hold the lock of the folder. The lock treats the folder as a lake; here its errors are raised as errors of the parameter `folder`."""
     try:
         with target.writer(_LOCK):
             yield
@@ -124,7 +125,7 @@ def _publish(workspace: Workspace, asset: DerivedAsset, folder: str) -> int:
 def _require_same_table(workspace: Workspace, asset: DerivedAsset, folder: str) -> None:
     """Raise if the folder has steps of another changelog. A folder without an id is accepted: it is new, or an earlier version wrote it."""
     table_id = table_identity(workspace.lake, asset)
-    if table_id is None:  # the asset has no table yet; `_publish` then compares step numbers
+    if table_id is None:  # there is no changelog yet; `_publish` then compares step numbers
         return
     id_in_folder = _read(workspace.spark, folder, _TABLE_ID)
     if id_in_folder and id_in_folder != table_id:
@@ -134,7 +135,7 @@ def _require_same_table(workspace: Workspace, asset: DerivedAsset, folder: str) 
 
 
 def _require_same_step(workspace: Workspace, asset: DerivedAsset, folder: str, published_upto: int) -> None:
-    """Raise if the folder's last step is not the changelog's step of that number. A step that left the Delta log is accepted."""
+    """Raise if the folder's last step is not the changelog's step of that number. A step that the Delta log no longer has is accepted."""
     step, _, identity = _read(workspace.spark, folder, _STEP_ID).partition(" ")
     present = step_id(workspace.lake, asset, published_upto) if identity and step == str(published_upto) else None
     if present is not None and present != identity:
@@ -144,7 +145,7 @@ def _require_same_step(workspace: Workspace, asset: DerivedAsset, folder: str, p
 def _last_published_step(spark: SparkSession, folder: str) -> int:
     """The last published step; 0 if the folder records none.
 
-    On a disk, a file is empty while it is written. If a kill left the mark empty, the file that was written before it has the step.
+    On a disk, a file is empty while it is written. If a kill left `_published` empty, `_step`, which is written before it, has the step.
     """
     text = _read(spark, folder, _MARK) or _read(spark, folder, _STEP_ID).partition(" ")[0]
     return int(text) if text.isdecimal() else 0

@@ -24,8 +24,9 @@ _CANCEL_EVERY_S = 1.0
 class PublishAll:
     """Publishes tables in threads of its own, each as soon as it has a new step; one table at most once at the same time.
 
-    A table that cannot be published waits like a table that cannot be advanced; see `PendingRetry`. Use this object as a context: its end
-    waits for running publishes; if the block ends with an error, no further one begins, and Spark's jobs are cancelled.
+    A table that cannot be published waits like a table that cannot be advanced; see `PendingRetry`. Use this object as a context manager:
+    the end of its block waits for publishes that were started. If the block ends with an error, no further publish begins, and Spark's jobs
+    are cancelled.
 
     Args:
         publish: publishes the steps of a table up to one; called in several threads.
@@ -71,7 +72,7 @@ class PublishAll:
         """Publish tables that may have new steps: each at once, or as soon as its present publish or its wait has ended.
 
         Args:
-            steps: by table, the newest step that may be published. A later one may be committed, and not yet checked.
+            steps: by table, the newest step that may be published. Later steps may be committed already, but are not checked yet.
         """
         with self._lock:
             for name, step in steps.items():
@@ -81,7 +82,7 @@ class PublishAll:
                     self._start(name)
 
     def __call__(self) -> dict[str, Published]:
-        """Start to publish tables whose wait has ended, and report failures. This call does not wait.
+        """Start to publish tables whose wait has ended, or whose last publish was a day ago, and report failures. This call does not wait.
 
         Returns:
             By table, what was published since the last call.
@@ -100,20 +101,24 @@ class PublishAll:
         return self._outcomes()
 
     def publish_rest(self) -> dict[str, Published]:
-        """Wait until every table is published, or waits for its next try; returns what was published since the last call."""
+        """Wait until no publish runs; returns, by table, what was published since the last call. Failed tables are not tried again.
+
+        Raises:
+            JvmLostError: the JVM has ended.
+        """
         while running := [*self._running.values()]:
             wait(running)
         return self._outcomes()
 
     def _start(self, name: str) -> None:
-        """Start to publish a table that has changed, unless that runs or waits; called with the lock."""
+        """Start to publish a table that has changed, unless its publish runs or waits; called with the lock held."""
         failure = self._failed.get(name)
         if name in self._changed and name not in self._running and (failure is None or self.now() >= failure.until) and not self._is_ending:
             self._changed.discard(name)
             self._running[name] = self._pool.submit(self._run, name, self._upto[name])
 
     def _run(self, name: str, upto: int) -> None:
-        if self._stop.is_set():  # it was queued
+        if self._stop.is_set():  # this publish was still queued when the block ended with an error
             with self._lock:
                 del self._running[name]
             return

@@ -47,7 +47,7 @@ def sum_of(earlier: Published | None, later: Published) -> Published:
 
 
 def publish_to_topic(workspace: Workspace, asset: DerivedAsset, sink: Sink, upto: int | None = None) -> Published:
-    """Write the steps that a topic does not have yet, one after the other; each in one Spark job.
+    """Write the steps that a topic does not have yet, one after the other, each by one Spark job.
 
     A killed run leaves at most one step of which the topic has a part; the next run writes that step again, with the same keys, values and
     headers. Only one process at a time publishes a table to a topic.
@@ -57,11 +57,12 @@ def publish_to_topic(workspace: Workspace, asset: DerivedAsset, sink: Sink, upto
         asset: the table. The records of an upserted table are its keys' new values and tombstones; those of another table are its new
             rows, and its corrected rows with their change kind.
         sink: the topic.
-        upto: the last step to write; None for the newest. A stream names the last step that it has checked: a later one may be committed
-            while the topic is written.
+        upto: the last step to write; None for the newest. A stream passes the last step that it has checked, since later steps may be
+            committed while the topic is written.
 
     Raises:
-        SinkError: the topic does not exist, has records of another table or program, or cannot be written to.
+        SinkError: the topic does not exist, has records of another table or program or a step that the table has lost, or cannot be read
+            or written to; or the table's log or files no longer have the steps.
         LakeBusy: another process publishes the table to a topic.
     """
     with (
@@ -77,7 +78,7 @@ def _publish(workspace: Workspace, asset: DerivedAsset, sink: Sink, topic: Topic
         _require_same_steps(workspace, asset, sink, newest, table, upto)
     if table is None:
         return Published(sink.topic, 0)
-    if last_step is not None:  # what the topic has, or has a part of, was published before
+    if last_step is not None:  # a step that the topic has, or has a part of, was checked before
         upto = min(upto, max(last_step, 0 if newest is None else newest.step))
     published_upto, records_before, steps = 0 if newest is None else newest.step if newest.complete else newest.since, topic.records(), 0
     for write in writes(workspace, asset, sink, published_upto, upto, None if newest is None or newest.complete else newest.step):
@@ -86,7 +87,7 @@ def _publish(workspace: Workspace, asset: DerivedAsset, sink: Sink, topic: Topic
         topic.commit(table, write.step, identity)
         point("kafka.after_commit")
         steps += 1
-    # also without a new step, so that Kafka keeps the commit while the sink runs; the last steps may have no changes
+    # also if nothing was written: the last steps may have no changes, and Kafka forgets a commit that is not repeated
     topic.commit(table, upto, step_id(workspace.lake, asset, upto) or "")
     return Published(sink.topic, upto, steps, topic.records() - records_before)
 

@@ -68,7 +68,7 @@ class QuarantineRetention:
         return planned
 
     def _held_back(self) -> str | None:
-        """Why no row may be removed: an ingest or a release was interrupted, and the next one continues with its rows. None if not."""
+        """Why no row may be removed: an ingest or a release was interrupted, and the next one still needs its rows. None if none was."""
         if (reason := unfinished_ingest(self.workspace, self.contract, self.contract.quarantine)) is not None:
             return reason
         if self.folder is not None and self._has_unfinished_release(self.folder):
@@ -82,5 +82,5 @@ class QuarantineRetention:
 
 
 def _rejected_before(day: int) -> str:
-    """The condition for rows that were rejected before a day, except those for a whole file, in the SQL of DataFusion."""
+    """The condition for rows that were rejected before a day (since 1970), except those for a whole file, in the SQL of DataFusion."""
     return f"{before_sql('ingested_at', day * DAY_MS)} AND raw <> path"

@@ -72,8 +72,8 @@ class _Table:
 class Query:
     """Queries a snapshot of a lake.
 
-    A query can read each derived table and each source's event log by its name, the `ledger`, and `quarantine_<source>` and
-    `changelog_<table>`, unless a table or a source has that name. Rows of an ingest that was killed are left out.
+    A query can read each derived table by its name, each event log by the name of its source, the `ledger`, and, unless a table or a source
+    has the same name, `quarantine_<source>` and `changelog_<table>`. Uncommitted rows are left out.
 
     Args:
         lake: a snapshot of the lake; see `Engine.snapshot`.
@@ -88,7 +88,7 @@ class Query:
     assets: Mapping[str, DerivedAsset]
 
     def __call__(self, sql: str, limit: int) -> tuple[list[dict[str, Any]], bool]:
-        """The first rows of a result as values that JSON has, and whether there are more.
+        """The first rows of a query's result, with values that JSON can represent, and whether there are more rows.
 
         Args:
             sql: a query.
@@ -161,7 +161,7 @@ def _require_query(sql: str) -> None:
 
 
 def _plain(value: Any) -> Any:
-    """A value as JSON: times, decimals, bytes, NaN and infinities become text."""
+    """A value that JSON can represent: times, decimals, bytes, NaN and infinities become text."""
     if isinstance(value, float) and not math.isfinite(value):
         return str(value)
     if isinstance(value, dict):

@@ -1,7 +1,7 @@
 """Two kinds of rebuild.
 
 - `rebuild_days` (`tidemark backfill --rebuild`) recomputes closed days, and writes only the rows that differ, as one correction. The
-  table must have been made with the present settings. Downstream tables read the correction.
+  table must have been made with the present settings. Downstream tables read the correction as a step.
 - `empty_tables` (`tidemark rebuild`) empties whole tables, also those that were made with other settings. Their next steps compute every
   row again. Downstream tables must be emptied too.
 """
@@ -32,10 +32,10 @@ class Rebuilt:
     Args:
         first: the first day.
         last: the last day.
-        days: the days that differed and were repaired.
+        days: the days that differed and were repaired; always empty for an upserted table.
         missing: the number of rows that the table lacked.
         extra: the number of rows that the table should not have had.
-        kept_from: the first day that can be computed, if retention has removed older rows: earlier results are left as they are, and an
+        kept_from: the first day that can be computed, if retention has removed older rows. Earlier results are left as they are, and an
             upserted table is compared with its changelog. None if all days can be computed.
     """
 
@@ -52,10 +52,10 @@ def rebuild_days(advance: Advance, first: date, last: date) -> Rebuilt:
 
     The repair is one correction: one step that writes only the rows that differ. So the table's change data feed contains only these
     rows, and every downstream table is corrected too. An upserted table is recomputed completely, because its rows have no day. If
-    nothing differs, nothing is written. Results of which retention has removed rows are left as they are.
+    nothing differs, nothing is written. Results of which retention has removed rows are left as they are. A table that neither is upserted
+    nor closes ranges is not compared.
 
     Raises:
-        OperatorError: the asset's results are never final.
         LakeError: the asset has a writer.
     """
     if advance.asset.operator.emits.upserts:
@@ -112,8 +112,9 @@ def empty_tables(advances: Mapping[str, Advance], names: Sequence[str], *, downs
         The assets that are empty now, in the order in which to advance them.
 
     Raises:
-        ProgressError: a downstream table of an emptied table would not be emptied, or a table would stay empty, because one of its
-            sources was renamed, or would lose results without `from_kept`.
+        ProgressError: nothing was emptied, because a downstream table of a rebuilt table has rows and `downstream` is false; a table would
+            stay empty, since one of its sources was renamed; or a table would lose results and `from_kept` is false.
+        LakeError: an asset has a writer.
     """
     assets = {name: advance.asset for name, advance in advances.items()}
     readers = readers_of(assets, names)
@@ -130,7 +131,7 @@ def empty_tables(advances: Mapping[str, Advance], names: Sequence[str], *, downs
 
 
 def _check_kept(advance: Advance) -> None:
-    """Raise if a table has results that cannot be computed again. Of one that was emptied, or has lost its progress, nothing is known."""
+    """Raise if a table has results that cannot be computed again. Nothing is known of a table that was emptied or has lost its progress."""
     now = _stored_progress(advance)
     kept_days = kept_days_of(advance.workspace, advance.asset) if now.seq else None
     if kept_days is not None and (now.complete_from is None or now.complete_from < kept_days.first):
@@ -138,7 +139,7 @@ def _check_kept(advance: Advance) -> None:
 
 
 def _has_progress(advance: Advance) -> bool:
-    """Whether a table's progress can be read, if it has any."""
+    """Whether a table's progress can be read; also true for a table without a step."""
     try:
         stored_progress(advance.workspace.lake, advance.asset)
     except (LakeError, ProgressError):
@@ -147,7 +148,7 @@ def _has_progress(advance: Advance) -> bool:
 
 
 def _check_sources(advance: Advance) -> None:
-    """Raise if a table reads a source without rows in place of one from which it was computed."""
+    """Raise if a table now reads a source that was never ingested, in place of a source from which it was computed."""
     workspace, asset = advance.workspace, advance.asset
     former = [name for name in _stored_progress(advance).inputs if name not in asset.inputs]
     without_rows = [
@@ -187,7 +188,7 @@ def empty_table(advance: Advance) -> None:
 
 
 def _stored_progress(advance: Advance) -> Progress:
-    """A table's stored progress; if its commits no longer contain it, one whose step number is not below that of any commit."""
+    """A table's stored progress. If its commits no longer contain it, a progress whose step number is not below that of any commit."""
     lake, asset, current = advance.workspace.lake, advance.asset, None
     try:
         stored = stored_progress(lake, asset)

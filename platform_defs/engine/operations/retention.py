@@ -51,9 +51,10 @@ class Removal:
         kept_from: the first day of which all rows are kept (of a changelog the first step, of the ledger or of recorded lateness decisions
             the first batch), as text; None if no row was ever removed.
         held_back: why rows are kept that the setting would remove; None if there are none.
-        cut: the cut that is to be made in an event log.
+        cut: the cut that is to be made in an event log; None for other tables, or if no row is to be removed.
         number: of a quarantine, the first day (since 1970) whose rows are kept; of a changelog, the last step that is to be replaced; of
-            the ledger or of recorded lateness decisions, the last batch.
+            the ledger or of recorded lateness decisions, the last batch that is to be replaced or removed. None for an event log, or if
+            nothing is to be removed.
     """
 
     rows: int = 0
@@ -86,7 +87,7 @@ class Retention(Protocol):
     """Removes old rows from one table."""
 
     def plan(self) -> Removal | None:
-        """What is to be removed; None if the table keeps its rows for ever."""
+        """What is to be removed; None if the table keeps its rows for ever and none was removed before."""
         ...
 
     def remove(self, planned: Removal) -> Removal:
@@ -128,7 +129,10 @@ class LogRetention:
     snapshot: Callable[[str], Advance]
 
     def plan(self) -> Removal | None:
-        """What is to be removed; None if the source keeps its rows for ever. It needs no lock: rows of committed batches never change."""
+        """What is to be removed; None if the source keeps its rows for ever and none was removed before.
+
+        Planning needs no lock, because rows of committed batches never change.
+        """
         earlier, retention = cut_of(self.workspace.lake, self.contract), self.contract.retention
         if retention is None:
             return None if earlier is None else Removal(kept_from=self._kept_from(earlier))
@@ -151,7 +155,7 @@ class LogRetention:
         if delta is None or (delta.transaction_version(RETENTION) or 0) != cut.number - 1:
             return self._held_back_by("another maintenance removed rows meanwhile")
         rebuilt = [asset.name for asset in self._readers if table_identity(lake, asset) != cut.tables[asset.name].identity]
-        if rebuilt:  # it begins with the rows that it finds
+        if rebuilt:  # it may still need rows that were planned for removal
             return self._held_back_by(f"{rebuilt[0]} was rebuilt meanwhile")
         point("retention.before_totals")
         write_totals(lake, self.contract, cut)
@@ -176,7 +180,7 @@ class LogRetention:
         return str(day_of(max(starts, default=-(-cut.before // DAY_MS) * DAY_MS)))
 
     def _limit(self, retention: int, removed_upto: int) -> _Limit:
-        """Up to where rows may leave: the setting, what readers may still read, and which batches all of them have handled.
+        """Which rows may be removed: by the setting, by what readers may still read, and by the batches that all readers have handled.
 
         Args:
             retention: the setting, in ms.
@@ -186,14 +190,14 @@ class LogRetention:
         if newest_batch is None or newest_batch.watermark is None:
             raise _HeldBackError(f"{self.contract.name} has no watermark yet")
         newest, max_event_time = newest_batch.watermark, newest_batch.max_event_time
-        newest = newest if max_event_time is None else min(newest, max_event_time)  # a drain goes further
+        newest = newest if max_event_time is None else min(newest, max_event_time)  # a drain raises the watermark beyond all events
         limit = _Limit(newest - retention, last_with_rows(self.workspace.ledger, self.contract.name))
         for asset in self._readers:
             now = stored_progress(self.workspace.lake, asset)
             if not now.seq:
                 raise _HeldBackError(f"{asset.name} has no step yet")
-            if now.seq < removed_upto:  # the last batch of a cut never goes back
-                raise _HeldBackError(f"{asset.name} has not handled all batches yet of which rows were removed before it was made")
+            if now.seq < removed_upto:  # the last batch of a cut is never before that of an earlier cut
+                raise _HeldBackError(f"before {asset.name} was made, rows were removed of batches that it has not handled yet")
             final = final_before(self.workspace, asset) if asset.operator.reads.closes_ranges else limit.first
             if final is None:
                 raise _HeldBackError(f"results of {asset.name} may still change at any age")
@@ -278,11 +282,11 @@ class LogRetention:
 
 
 def unfinished_ingest(workspace: Workspace, contract: SourceContract, table: str) -> str | None:
-    """Why no row of a log or a quarantine may be removed: a killed ingest left rows that the next one uses or removes. Else None."""
+    """Why no row of a log or a quarantine may be removed: a killed ingest left rows that the next ingest uses or removes. None if not."""
     attempt = workspace.lake.newest_commit(table, ATTEMPT)
     if attempt is None or attempt.value["seq"] <= workspace.ledger.head:
         return None
-    return f"an ingest of {contract.name} was interrupted; the next ingest goes on with it"
+    return f"an ingest of {contract.name} was interrupted; the next ingest continues it"
 
 
 def _condition(before: int, upto: int) -> str:

@@ -12,10 +12,10 @@ _log = logging.getLogger(__name__)
 
 
 def check_step(accounts: Accounts, asset: str, step: Step) -> None:
-    """Account for the rows that a step finalized. If the law does not hold, record the account of the days that the step changed.
+    """Account for the rows that a step finalized. If the law does not hold, also record the account of the days that the step changed.
 
     Raises:
-        LawError: the conservation law does not hold, whether or not that account could be computed and recorded.
+        LawError: the conservation law does not hold. It is raised even if the account of these days cannot be computed or recorded.
     """
     violations = [account for account in accounts.step(asset, step) if not account.holds]
     if not violations:

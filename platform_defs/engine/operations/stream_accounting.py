@@ -1,8 +1,9 @@
 """Checks the conservation law for all tables of a stream: they are accounted for in turn, within a share of the stream's time.
 
-A whole account may cost as much as a step, or more, and a stream makes small steps. So the tables that have changed wait for their account,
-the one that has waited longest is next, and accounts stop when they have used their share of the time. Expensive accounts make all of
-them less frequent. Tables that wait when a continuous stream ends are forgotten, until they change again.
+An account may cost as much as a step, or more, and a stream makes small steps. So the tables that have changed wait for their accounts. The
+table that has waited longest is next, and accounts stop when they have used their share of the time. An expensive account thus makes the
+accounts of all tables less frequent. When a continuous stream ends, tables that still wait are not accounted for. The next stream accounts
+for such a table after its next step.
 """
 
 import time
@@ -16,7 +17,8 @@ from platform_defs.engine.lake.lost_jvm import lost_jvm
 SHARE = 0.15
 """The share of the stream's time that accounts may take on average; time in which the stream waits for files counts too."""
 MOST_SAVED_S = 10.0
-"""The most unused time that accounts may use later, in seconds. Without a limit, a long pause would follow a quiet night."""
+"""The most unused time that accounts may use later, in seconds. Without a limit, accounts could stop the stream for long after a quiet
+night."""
 
 
 @dataclass
@@ -25,7 +27,7 @@ class StreamAccounting:
 
     Args:
         account: accounts for the days that a step of a table has changed; raises `LawError` if the law does not hold.
-        report: called when an account failed for another reason than a violated law; the next try is after the table's next step.
+        report: called when an account fails with another error than `LawError`; the next try is after the table's next step.
         share: the share of the time that accounts may take.
         most_saved_s: the most unused time that accounts may use later, in seconds.
         now: a monotonic clock, in seconds.
@@ -45,7 +47,7 @@ class StreamAccounting:
         self._last_look_s = self.now()
 
     def note_step(self, asset: str, step: Step) -> None:
-        """A table has made a step. Its account waits; several steps that wait are accounted for as one."""
+        """Note a step of a table, whose account then waits. Several steps of a table that wait are accounted for as one."""
         earlier = self._waiting.get(asset) or self._failed.pop(asset, None)
         self._waiting[asset] = step if earlier is None else Step(earlier.before, step.after, earlier.rows + step.rows)
 
@@ -70,7 +72,10 @@ class StreamAccounting:
         return assets_without_violation
 
     def account_rest(self) -> list[str]:
-        """Account for all waiting tables without a limit of time, at the end of a stream; returns those for which the law holds.
+        """Account for all waiting tables without a limit of time, at the end of a bounded stream.
+
+        Returns:
+            The tables for which the law holds.
 
         Raises:
             LawError: the law does not hold for a table.

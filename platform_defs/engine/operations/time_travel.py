@@ -30,7 +30,7 @@ class UpsertedSnapshot:
     Args:
         table: the table's rows.
         changelog: changes with `change` and `step`. Merged they give the table's rows.
-        since: the step whose state the changes start with, as inserts; 0 if they start with nothing.
+        since: the step whose rows the changes start with, as inserts; 0 if they start with an empty table.
         state: identifies the table's state for a later snapshot, as JSON; None if the table is not at its newest step.
     """
 
@@ -41,12 +41,13 @@ class UpsertedSnapshot:
 
 
 def newest_snapshot(workspace: Workspace, asset: DerivedAsset, earlier_state: Mapping[str, Any] | None = None) -> UpsertedSnapshot | None:
-    """A snapshot of a table and its changelog; None if the table has no step yet. It is exact while another process writes to them.
+    """A snapshot of a table and its changelog, exact even while another process writes to them; None if the table has no step yet.
 
     Args:
         workspace: the session, the lake and its ledger.
         asset: the table.
-        earlier_state: the `state` of an earlier snapshot, with which the changes start if its rows can still be read.
+        earlier_state: the `state` of an earlier snapshot. The changes start with its rows, if these can still be read; else with an empty
+            table.
     """
     workspace = workspace.take_snapshot(asset.name)
     now = stored_progress(workspace.lake, asset)

@@ -1,7 +1,7 @@
-"""The topic of a sink: its identity, and the newest step of its table, which are read from Kafka and from the records themselves.
+"""The topic of a sink: its id, and the newest step of its table that it has.
 
 Each record has headers with the table, the step, and the step after which its write began. When all records of a step are written, the
-step is committed as the metadata of a consumer group's offset in Kafka, so that a step without that commit is written again.
+step is committed to Kafka as the metadata of a consumer group's offset. A step without this commit is written again.
 """
 
 import json
@@ -83,7 +83,7 @@ class Topic:
 
     @property
     def _consumer(self) -> Any:
-        """The client that reads records; a publish that finds no records after its last commit needs none."""
+        """The client that reads records, made when it is first needed: not if the topic has no records after the last commit."""
         if self._reader is None:
             consumer_options = {"key.deserializer": _BYTES, "value.deserializer": _BYTES, "enable.auto.commit": "false"}
             options = with_timeouts(self._sink.client) | consumer_options | {"allow.auto.create.topics": "false"}
@@ -120,7 +120,7 @@ class Topic:
             return sum(self._ends("latest").values())
 
     def _describe_or_create(self, compacted: bool) -> tuple[str, int]:
-        """The topic's id and its number of partitions; it is created if it does not exist and the sink gives its partitions."""
+        """The topic's id and its number of partitions. A missing topic is created if the sink has `partitions`."""
         description = described_topic(self._jvm, self._admin, self._sink.topic)
         if description is not None:
             return description.topicId().toString(), description.partitions().size()
@@ -136,9 +136,10 @@ class Topic:
         return self._admin.createTopics(new_topics).topicId(self._sink.topic).get().toString()
 
     def _committed(self) -> tuple[WrittenStep | None, int | None]:
-        """The step that was committed for this topic, and the sum of the partitions' ends then, which earlier versions did not commit.
+        """The step that was committed for this topic, and the sum of the partitions' end offsets at that time.
 
-        A topic that was created again has another id.
+        The step is None if none was committed for a topic with this id: a topic that was created again has another id. The sum is also None
+        for a commit of an earlier version, which did not record it.
         """
         offsets = self._admin.listConsumerGroupOffsets(self._group).partitionsToOffsetAndMetadata().get()
         offset = offsets.get(self._partition(0))
@@ -201,9 +202,9 @@ class Topic:
 
 @contextmanager
 def kept_clients(spark: SparkSession, sinks: Iterable[Sink]) -> Iterator[None]:
-    """Keep a client for administration open for each sink while the block runs, which its publishes share.
+    """While the block runs, keep an admin client open for each sink, which all publishes to the sink share.
 
-    If the client of a sink cannot be made, because an address cannot be resolved or a secret is not set, each publish makes its own.
+    If the client of a sink cannot be made, because an address cannot be resolved or a secret is not set, each publish tries it again.
     """
     with ExitStack() as stack:
         for sink in sinks:

@@ -26,11 +26,13 @@ equal ones of its step, which is null if the results have a key."""
 
 @dataclass(frozen=True)
 class Write:
-    """The records that one Spark job writes: the changes of the steps `since < step <= step`, of which only the last has changes.
+    """The records that one Spark job writes: the changes of the steps after `since`, up to `step`.
+
+    Of these steps, only the last one has changes. The first write of an appended table is an exception: it has all rows of the table.
 
     Args:
-        since: the step after which it begins.
-        step: the step.
+        since: the last step before the write; 0 for none.
+        step: the last step of the write.
         rows: the records.
     """
 
@@ -41,7 +43,7 @@ class Write:
 
 @dataclass(frozen=True)
 class _Version:
-    """A step of an appended table, and the version of the table after it."""
+    """A step of an appended table, the version of the table after it, and the number of rows that it wrote."""
 
     progress: Progress
     version: int
@@ -61,7 +63,11 @@ def writes(workspace: Workspace, asset: DerivedAsset, sink: Sink, from_step: int
         sink: the sink.
         from_step: the last step that the topic has; 0 for none.
         upto: the last step to write.
-        first: the step of the first write of an appended table, if the topic has a part of that write; None for `upto`.
+        first: the step of the first write of an appended table, if the topic has a part of that write; None for `upto`. It is not used if
+            `from_step` is not 0.
+
+    Raises:
+        SinkError: the table neither is upserted nor closes ranges, its log no longer has the steps, or it lacks a column of the sink's key.
     """
     if asset.operator.emits.upserts:
         return _of_changelog(workspace, asset, sink, from_step, upto)
@@ -127,7 +133,7 @@ def _versions(workspace: Workspace, asset: DerivedAsset, from_step: int) -> list
 
 
 def _changes(workspace: Workspace, asset: DerivedAsset, before: _Version, after: _Version) -> DataFrame | None:
-    """The rows that a step closed, and its corrections of earlier rows, with their change kinds; None if there are neither."""
+    """The rows that became final between two steps, and the corrections of earlier rows, with change kinds; None if there are neither."""
     closed_to_before, closed_to_after = before.progress.closed_to, after.progress.closed_to
     frames = list[DataFrame]()
     if closed_to_after is not None and closed_to_after != closed_to_before and after.rows:

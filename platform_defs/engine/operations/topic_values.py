@@ -1,7 +1,7 @@
 """The keys and values of a topic's records, in the format of its sink.
 
-Avro values with a registry are in Confluent's wire format: a zero byte, the id of the schema as four bytes, and the encoding. Every column
-may be null and has the default null, so that a table with one more or one fewer column stays compatible.
+Avro values with a registry are in Confluent's wire format: a zero byte, the id of the schema as four bytes, and the encoding. In the
+registered schema, each column that may be null has the default null, so that a schema with one column more or less stays compatible.
 """
 
 import json
@@ -78,7 +78,7 @@ class Encoding:
 
 
 def _add_null_defaults(schema: Any) -> Any:
-    """Give the default null to each field of an Avro schema that may be null. Avro requires null as the first type of its union then."""
+    """Give the default null to each field of an Avro schema that may be null. Avro then requires null as the first type of the union."""
     if isinstance(schema, list):
         return [_add_null_defaults(part) for part in cast(list[Any], schema)]
     if not isinstance(schema, dict):

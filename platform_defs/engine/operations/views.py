@@ -38,9 +38,9 @@ class Log:
         id: the table's Delta id, which changes when the log is created again.
         schema: the table's columns.
         head: the last ledger batch with rows of the source.
-        time_of: returns the time of a ledger batch in epoch ms. In a lake restored from a backup, a batch with the same number has another
-            time.
-        rows: returns the rows of the batches after a given one; all rows for 0.
+        time_of: returns the time of a ledger batch in epoch ms; None for a batch that the ledger lacks or has replaced by a summary. In a
+            lake restored from a backup, a batch with the same number has another time.
+        rows: returns the rows of the batches after a given one, and rows without a batch number; all rows for 0.
     """
 
     id: str

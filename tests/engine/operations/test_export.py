@@ -123,7 +123,7 @@ def test_a_command_refuses_a_table_without_rows_without_a_session(
 
 @pytest.mark.parametrize("error", [OSError("NoSuchBucket"), OSError("Connection refused")])
 def test_a_store_that_refuses_an_export_is_not_the_store_of_the_lake(monkeypatch: pytest.MonkeyPatch, error: OSError) -> None:
-    """Spark's text is that of a fault of a store; it would be taken for the lake's."""
+    """An error of the export's store has the same text as one of the lake's store, and must not be reported as such."""
 
     def fail(*_: object) -> None:
         raise error

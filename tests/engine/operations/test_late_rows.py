@@ -35,7 +35,7 @@ ASSETS = [
     _of_l("visits", replace(COUNT, window=Session(gap="1 minute"), allowed_lateness=0)),
     _of_l("totals", Aggregate(by="k", aggregates={"n": "count(*)"})),
 ]
-SPARKS = [
+ONLY_BY_SPARK = [
     replace(PAIRS, name="prepared", prepare={"l": Preparation(where="v > 1")}),
     _of_l("in_gaps", replace(COUNT, window=Sliding(size="1 minute", slide="3 minutes"))),
 ]
@@ -44,7 +44,7 @@ LATE = {("pairs", "l"): 5, ("pairs", "r"): 1, ("counts", "l"): 5, ("firsts", "l"
 
 @pytest.fixture(scope="module")
 def engine(make_module_engine: MakeEngine) -> Engine:
-    engine = make_module_engine([source("l"), source("r")], [*ASSETS, *SPARKS])
+    engine = make_module_engine([source("l"), source("r")], [*ASSETS, *ONLY_BY_SPARK])
     late = [Event("a", n, at) for n, at in enumerate((0, 5 * MINUTE, 55 * MINUTE, 57 * MINUTE, HOUR - MINUTE - 1, HOUR - MINUTE))]
     replay(
         engine,
@@ -116,7 +116,7 @@ def test_a_float_that_only_spark_writes_is_left_to_it(make_engine: MakeEngine, v
     assert found is None if value == "1.5e8" else found == _by_spark(engine, "firsts", "l", 9)
 
 
-@pytest.mark.parametrize("asset", [a.name for a in SPARKS])
+@pytest.mark.parametrize("asset", [a.name for a in ONLY_BY_SPARK])
 def test_only_spark_finds_the_late_rows_of_a_prepared_source_or_of_windows_with_gaps(engine: Engine, asset: str) -> None:
     assert without_session(engine).late_rows(asset, "l", 1_000) is None
     report = render.late_rows(engine, "l", asset, 1_000)
@@ -125,7 +125,7 @@ def test_only_spark_finds_the_late_rows_of_a_prepared_source_or_of_windows_with_
 
 
 def test_a_source_without_late_rows_needs_no_session(make_engine: MakeEngine) -> None:
-    engine = make_engine([source("l"), source("r")], [*ASSETS, *SPARKS])
+    engine = make_engine([source("l"), source("r")], [*ASSETS, *ONLY_BY_SPARK])
     replay(engine, [{"l": [Event("a", 1, 0)]}, {"l": [Event("b", 1, HOUR)]}])
     found = {(name, of): without_session(engine).late_rows(name, of, 9) for name, a in engine.assets.items() for of in a.inputs}
     assert {*map(str, found.values())} == {"(0, [])"}

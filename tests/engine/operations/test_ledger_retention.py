@@ -204,7 +204,7 @@ def test_what_holds_back_the_batches(engine: Engine, case: HeldBack) -> None:
 
 
 def test_the_status_shows_what_holds_back_the_ledger(engine: Engine, capsys: pytest.CaptureFixture[str]) -> None:
-    """As maintenance says it, before and after batches were replaced; without the setting only what earlier settings have replaced."""
+    """It gives the same reason as maintenance, before and after batches are replaced; without the setting, it gives none."""
     kept, limited = engine, replace(engine, lake_retention=LakeRetention(ledger=DAY))
     why = "events/l has rows of batch 5"
     assert recorded_status(kept, [])["ledger_retention"] is None

@@ -140,8 +140,8 @@ KILLS = [
     ("kafka.after_write", 1, 7),
     ("kafka.after_commit", 1, 9),
 ]
-"""Where one publish after the other is killed, each point in the first step and in a later one, and the number of records that the topic
-has then: only a step that was written and not committed is written again."""
+"""For each of several publishes in turn: the point at which it is killed, the pass of the point, and the number of records that the topic
+then has. Only a step that was written and not committed is written again."""
 
 
 def test_a_kill_repeats_at_most_records_with_the_same_key_step_and_value(engine: Engine, kafka: Kafka):

@@ -313,7 +313,7 @@ def test_a_table_that_is_made_later_may_be_interrupted(maintained: MaintainedLak
     done = by_table(new.maintain())["events/l"]
     assert (done.rows_removed, done.held_back) == (
         0,
-        "later_total has not handled all batches yet of which rows were removed before it was made",
+        "before later_total was made, rows were removed of batches that it has not handled yet",
     )
     accounted(new)
     new.advance("later_total")

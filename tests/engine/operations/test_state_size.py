@@ -65,7 +65,7 @@ class _FilesRead:
 
 
 HOURS = [range(2), *(range(hour, hour + 1) for hour in range(2, 6))]
-"""The hours of each batch. The first has two, so that fewer steps reach the state in which the files of the first hours have left it."""
+"""The hours of each batch. The first batch has two, so that the files of the first hours leave the state after fewer steps."""
 MEASURED = 3, 5
 """The hours after which the state is measured."""
 

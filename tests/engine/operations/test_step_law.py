@@ -1,4 +1,4 @@
-"""A step that breaks the conservation law ends a stream, also if the account of its days fails. No session is needed."""
+"""A step that breaks the conservation law ends a stream, even if the account of the changed days fails. No session is needed."""
 
 from datetime import date
 from types import SimpleNamespace

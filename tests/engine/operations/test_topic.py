@@ -119,7 +119,7 @@ def _writes(_: Any, __: Any, ___: Any, done: int, _____: int, ____: int | None) 
 
 @pytest.mark.parametrize("at", ["kafka.before_write", "between records", "kafka.after_write", "kafka.after_commit"])
 def test_a_killed_publish_goes_on_with_the_step_that_is_not_committed(jvm: Any, kafka: Kafka, monkeypatch: pytest.MonkeyPatch, at: str):
-    """Each run is killed the first time, the second time and so on that it passes a point; the step that a kill cuts is written whole."""
+    """Run n is killed when it passes the point for the nth time. The next run writes all records of the interrupted step again."""
     name = kafka.create(f"resumed-{at.replace(' ', '-').replace('_', '-')}", 3)
     sink, lake = _sink(kafka, name), SimpleNamespace(writer=lambda _: nullcontext())
     workspace = SimpleNamespace(lake=lake, spark=jvm, take_snapshot=lambda _: workspace)
