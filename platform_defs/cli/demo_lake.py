@@ -38,9 +38,9 @@ _TABLE_FILE = re.compile(
 """The files that Delta, Spark, Arrow and deltalake write into a table's folder; killed writes leave `#1` and `_temporary`."""
 _TABLE_FOLDER = re.compile(rf"_delta_log(/.*)?|_change_data|{_COMMIT}(/_temporary(/.*)?)?", re.ASCII | re.DOTALL)
 _PREPARED_FILE = re.compile(rf"{PREPARED_FOLDER}/\w+/(part-\d{{5}}\.csv|\.part-\d{{5}}\.csv\.tmp)", re.ASCII)
-_STATUS_FILE = re.compile(rf"({ACCOUNTS}|{FAILURES}|{FAILURES}/tables)/\w+\.json(#\d+)?", re.ASCII)
-"""A file that only `tidemark status` reads: an account or a failure, or a temporary file that an interrupted write left."""
-_STATUS_FOLDERS = (ACCOUNTS, FAILURES, f"{FAILURES}/tables")
+_STATUS_FOLDERS = (ACCOUNTS, FAILURES, *(f"{FAILURES}/{kind}" for kind in ("tables", "sources", "sinks")))
+_STATUS_FILE = re.compile(rf"({'|'.join(_STATUS_FOLDERS)})/\w+\.json(#\d+)?", re.ASCII)
+"""A recorded account or failure, or a temporary file that an interrupted write of one left."""
 _NOTE = "The demo empties this folder each time it starts. `landed` lists its input files: modification time in ms, and size in bytes."
 State = tuple[int, int] | None
 """A file's modification time in ms and its size; None for a file that the demo was about to land."""

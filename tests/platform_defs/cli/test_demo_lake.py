@@ -45,6 +45,8 @@ WRITTEN = [
     "_failures/ingest.json",
     "_failures/tables/order_wide.json",
     "_failures/tables/order_wide.json#1",
+    "_failures/sources/orders.json",
+    "_failures/sinks/order_wide.json",
 ]
 """Files that Delta, Spark and deltalake write into a lake; killed writers leave some of them."""
 
