@@ -29,7 +29,7 @@ class ArgumentError(TidemarkError, ValueError):
 
 
 def interval(option: str, text: str | None) -> str | None:
-    """An interval as text in milliseconds; None for None.
+    """An interval as the engine reads it, such as `30000 milliseconds`; None for None.
 
     Raises:
         DurationError: the text is not a duration.

@@ -173,7 +173,7 @@ def _reads(engine: Engine) -> dict[str, Sequence[str]]:
 
 
 def _advance_all(engine: Engine, until: int | None, assets: Iterable[str], failures: Failures) -> list[dict[str, Any]]:
-    """Advance every asset, except those that read a failed asset. Returns the steps, and records failed assets in `failures`."""
+    """Advance assets, except those that read a failed one, and record those that fail in `failures`; returns the steps."""
     steps_made = {name: list[dict[str, Any]]() for name in assets}
     _ = engine.workspace  # start the session now, so that several threads do not start it at once
 

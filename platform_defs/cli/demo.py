@@ -40,7 +40,7 @@ def run(
     on_step: OnStep = print,
     send: Send | None = None,
 ) -> dict[str, Any]:
-    """Run the demo in a separate lake, which it empties first. It does not use the lake, input files and Dagster instance of the settings.
+    """Run the demo in a lake of its own, which it empties first. The lake, input files and Dagster instance of the settings are not used.
 
     Args:
         data: a folder of Olist's files; None for a simulated day.
@@ -56,7 +56,7 @@ def run(
         `status` (as `tidemark status --recount --json`), `planned` (the simulator's rows by kind), `tables` and `ui`.
 
     Raises:
-        FileExistsError: the lake contains a file that no demo made, or overlaps a folder of the settings.
+        ForeignFolderError: the lake contains a file that no demo made, or overlaps the lake or the input files of the settings.
         LakeError: another process writes to the demo's lake.
     """
     folder = DemoLake(Path(lake) if lake else FOLDER)
@@ -144,9 +144,9 @@ def advance_in_dagster(definitions: dg.Definitions, engine: Engine, instance: dg
 
 
 def _advance(definitions: dg.Definitions, engine: Engine, instance: dg.DagsterInstance, covers_years: bool) -> None:
-    """Advance every asset through Dagster; if the input covers years, only `payment_order_wide`, and the others by the engine alone.
+    """Advance every asset through Dagster. If the input covers years, only `payment_order_wide` is, and the engine advances the others.
 
-    Dagster stores several events for each asset and day of a run, which would take minutes for all assets over Olist's two years.
+    Dagster stores several events for each asset and day of a run. For all assets and Olist's two years, this would take minutes.
     """
     if not covers_years:
         advance_in_dagster(definitions, engine, instance)

@@ -22,7 +22,7 @@ FOLDER = HOME / "demo-kafka"
 ORDERS, PARTS = 2_000, 4
 _PARTITIONS = 3
 _RECORDS = pa.schema({"key": pa.string(), "value": pa.string()})
-"""The columns of records; a part of a day may have none."""
+"""The columns of records. They are given because they cannot be inferred from a part of a day without rows."""
 
 
 def send(spark: SparkSession, address: str, day: ShopDay, part: int, parts: int) -> None:
@@ -36,7 +36,7 @@ def send(spark: SparkSession, address: str, day: ShopDay, part: int, parts: int)
         parts: the number of parts.
     """
     for source in SOURCES:
-        # keys spread the records evenly over a topic's partitions: a partition that is behind would hold back the watermark
+        # distinct keys spread the records evenly over a topic's partitions: a partition that is behind would hold back the watermark
         lines = day.lines(source, part, parts)
         records = spark.createDataFrame(pa.table({"key": [*map(str, range(len(lines)))], "value": lines}, _RECORDS))
         records.write.format("kafka").options(**{"kafka.bootstrap.servers": address, "topic": source}).save()

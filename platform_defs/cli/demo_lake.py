@@ -114,11 +114,11 @@ class DemoLake:
         self._write_mark({})
 
     def plan(self, names: Iterable[str]) -> None:
-        """Record the files, such as `orders/part-00000.csv`, that the demo is about to land."""
+        """Record that the demo is about to land files, such as `orders/part-00000.csv`."""
         self._write_mark({**self._landed(), **dict.fromkeys(names)})
 
     def landed(self) -> None:
-        """Record the state of every file that has landed."""
+        """Record the modification time and the size of every planned file that has landed."""
         states = {name: _state(self.landing / name) for name in self._landed() if (self.landing / name).exists()}
         self._write_mark({**self._landed(), **states})
 
@@ -146,7 +146,10 @@ class DemoLake:
             raise ForeignFolderError.containing(self.root, repr(unknown.relative_to(self.root).as_posix()))
 
     def _clear(self) -> None:
-        """Delete all but the locks and the Dagster instance. Each entry is first moved as a whole, so that a kill leaves no part of it."""
+        """Delete all but the mark, the locks and the Dagster instance.
+
+        Each entry is first moved as a whole, so that after a kill it is either in the lake or among the trash.
+        """
         trash = Path(mkdtemp(prefix=_TRASH, dir=self.root))
         for entry in sorted(self.root.iterdir(), key=lambda e: e.name == "ledger"):  # the ledger last, as the checks above read it
             if entry.name not in _KEPT and entry != trash:
@@ -154,7 +157,7 @@ class DemoLake:
         shutil.rmtree(trash)
 
     def _landed(self) -> dict[str, State]:
-        """The files that the mark lists."""
+        """The files that the mark lists, by source and name, with their states."""
         try:
             marked = json.loads((self.root / MARK).read_text("utf-8"))["landed"]
             return {str(name): state and (int(state[0]), int(state[1])) for name, state in marked.items()}
@@ -170,7 +173,7 @@ class DemoLake:
 
 
 def _unknown_paths(root: Path, tables: Collection[str], *, is_trash: bool = False) -> Iterator[Path]:
-    """The files and folders in a demo's folder, or in its trash folders, whose names no demo uses."""
+    """The files and folders whose names no demo uses, in a demo's folder and in the trash folders in it."""
     for entry in _entries(root):
         is_folder = entry.is_dir(follow_symlinks=False)
         if is_folder and entry.name.startswith(_TRASH):
@@ -222,7 +225,7 @@ def _trash_folders(root: Path) -> Iterator[Path]:
 
 
 def _files(landing: Path) -> Iterator[tuple[str, State]]:
-    """Every file below a folder; links are files."""
+    """Every file below a folder, with its state; links are files."""
     for below, folders, names in os.walk(landing):
         linked = [name for name in folders if Path(below, name).is_symlink()]
         for path in (Path(below, name) for name in [*names, *linked]):
@@ -235,7 +238,7 @@ def _state(path: Path) -> State:
 
 
 def _ingested_files(root: Path, engine: Engine) -> Iterator[tuple[str, State]]:
-    """The files that the ledger records, by source and name."""
+    """The files that the ledger records, by source and name, with their states."""
     for source in engine.sources:
         try:
             offsets = engine.ledger.offsets(source)

@@ -15,7 +15,7 @@ from platform_defs.engine.lake.errors import spark_condition
 
 
 class AdvanceError(TidemarkError, RuntimeError):
-    """Some assets could not be advanced; all assets that do not read them were advanced."""
+    """Some assets could not be advanced; assets that do not read them were advanced."""
 
     @classmethod
     def of(cls, failed: Mapping[str, str]) -> "AdvanceError":
@@ -36,7 +36,11 @@ class StatusError(TidemarkError, RuntimeError):
 
     @classmethod
     def check(cls, laws: Mapping[str, Mapping[str, Any]]) -> None:
-        """Raise if the law does not hold for a table, or a table cannot be accounted for; `laws` is by table, as in the report."""
+        """Raise if the law does not hold for a table, or a table cannot be accounted for.
+
+        Args:
+            laws: by table, the part `law` of the report.
+        """
         not_accounted = [name for name, law in laws.items() if "refused" in law]
         violated = [name for name, law in laws.items() if law["holds"] is False and name not in not_accounted]
         problems = [f"the conservation law does not hold for {', '.join(violated)}"] if violated else []

@@ -28,7 +28,7 @@ _OF_SPARK = (PySparkException, Py4JJavaError)
 
 @contextmanager
 def _naming_a_lost_jvm() -> Iterator[None]:
-    """After the JVM has ended, replace an error by `JvmLostError`, unless `TIDEMARK_TRACEBACK` is true."""
+    """If the JVM has ended, replace the error that follows from it by `JvmLostError`, unless `TIDEMARK_TRACEBACK` is true."""
     logging.getLogger().addFilter(_is_no_lost_call)
     try:
         yield
@@ -42,14 +42,14 @@ def _naming_a_lost_jvm() -> Iterator[None]:
 
 
 def _is_no_lost_call(record: logging.LogRecord) -> bool:
-    """Whether a log record is not the traceback of a call that the JVM did not answer. Py4J logs it, and raises an error too."""
+    """Whether to log a record. Py4J's traceback of a call that the JVM did not answer is left out, since Py4J also raises an error."""
     return record.msg != "Exception while sending command." or settings().traceback
 
 
 def main() -> None:
     """Run the command line. Errors that a user can fix, and errors of Spark, are printed in one line.
 
-    `TIDEMARK_TRACEBACK=1` shows errors of Spark, those that Spark's caused, and of the code of the user's pipeline, with the traceback.
+    With `TIDEMARK_TRACEBACK=1`, the traceback is shown for errors of Spark, errors that Spark caused, and errors of the pipeline's code.
     """
     warn_of_unloaded_settings(sys.argv[1:], print_warning)
     try:
@@ -69,7 +69,7 @@ def main() -> None:
 
 
 def _has_traceback(error: Exception) -> bool:
-    """Whether the traceback of an error has more than its message: it is of Spark, or caused by Spark, or of the user's code."""
+    """Whether an error's traceback tells more than its message: for errors of Spark, caused by Spark, or of the pipeline's code."""
     return isinstance(error, (*_OF_SPARK, UserCodeError)) or isinstance(error.__cause__, _OF_SPARK)
 
 

@@ -10,11 +10,12 @@ from platform_defs.engine.advance.held_back import find_holding_source
 from platform_defs.engine.operations.failures import Failure
 
 _SHOWN_FROM_S = 60
-"""A source that is less than this behind the next one is not printed, since sources never advance at the same time. JSON has it."""
+"""A source that holds back tables is printed if it is at least this far behind the next one, since sources do not advance at the same
+time. JSON has every such source."""
 
 
 def of_table(engine: Engine, name: str) -> dict[str, Any]:
-    """The source that holds back a table, for how long the table has been stale, and the failure of its last advance."""
+    """The source that holds back a table and by how much, how long the table has been stale, and the failure of its last advance."""
     freshness = engine.freshness
     holder, waiting = find_holding_source(freshness.workspace, name), freshness.waiting(name)
     behind_s = None if holder is None or holder.behind_ms is None else holder.behind_ms / 1000
@@ -27,7 +28,7 @@ def of_table(engine: Engine, name: str) -> dict[str, Any]:
 
 
 def of_source(engine: Engine, name: str) -> dict[str, Any]:
-    """The source of its alignment group for which a source waits, and how far the waiting source is ahead of it."""
+    """If a source waits for another one of its alignment group: that other source, and how far it is behind the waiting source."""
     ahead = engine.ingestion.ahead.get(name)
     ahead_s = None if ahead is None or ahead.ahead_ms is None else ahead.ahead_ms / 1000
     return {"waits_for": None if ahead is None else ahead.source, "ahead_seconds": ahead_s}
@@ -73,10 +74,9 @@ def _print_held_back(report: Mapping[str, Any]) -> None:
 def _print_ahead(name: str, source: Mapping[str, Any]) -> None:
     if source["waits_for"] is not None:
         ahead_s = source["ahead_seconds"]
-        reason = "that source has no watermark yet" if ahead_s is None else f"its watermark is {duration(ahead_s)} ahead"
-        out.print(
-            plain(f"Source {name} waits for {source['waits_for']} of its alignment group: {reason}."), highlight=False, soft_wrap=True
-        )
+        other = source["waits_for"]
+        reason = f"{other} has no watermark yet" if ahead_s is None else f"the watermark of {name} is {duration(ahead_s)} ahead"
+        out.print(plain(f"Source {name} waits for {other} of its alignment group: {reason}."), highlight=False, soft_wrap=True)
 
 
 def _print_failure(name: str, action: str, last_failure: Mapping[str, Any] | None) -> None:

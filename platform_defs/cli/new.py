@@ -69,7 +69,7 @@ def create(folder: Path, pipeline: str = "pipeline.py") -> list[str]:
     try:
         Settings(**values)  # pyright: ignore[reportArgumentType]
     except ValidationError as error:
-        # the other errors are those of environment variables, which the new pipeline does not use
+        # other errors are about environment variables, which the new pipeline does not use
         folder_errors = [fault for fault in error.errors() if {*fault["loc"]} & values.keys()]
         if folder_errors:
             legal = folder_errors[0]["msg"].removeprefix("Value error, ").removeprefix("legal: ")

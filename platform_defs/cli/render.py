@@ -28,9 +28,9 @@ from platform_defs.safe_text import one_line, printable, shortened
 
 COUNTS = ("rows_read", "accepted", "duplicate", "quarantined", "markers", "warned")
 USUAL = ("rows_read", "accepted")
-"""The counts that a table of batches always shows; another count is shown if it is not 0 in a batch."""
+"""The counts that a table of batches always shows; each other count is shown only if it is not 0 in a batch."""
 RARE = ("markers", "warned")
-"""The counts that a table of sources shows only if one of them is not 0."""
+"""The counts of which a table of sources shows each only if it is not 0 for a source."""
 LONGEST_CELL = 200
 """The longest value in a table, in characters; JSON shows all of it."""
 _ANY_WIDTH = 10_000
@@ -54,12 +54,12 @@ def plain(value: object) -> str:
 
 
 def instant(epoch_ms: int | None) -> str | None:
-    """An instant as text, in ms and UTC."""
+    """An instant as text, with milliseconds and in UTC; None for None."""
     return None if epoch_ms is None else moment(epoch_ms).isoformat(sep=" ", timespec="milliseconds").replace("+00:00", "Z")
 
 
 def seconds(instant_text: str | None) -> str | None:
-    """An instant's text without milliseconds and zone, so that the tables of sources fit 80 columns; JSON has them."""
+    """An instant's text without milliseconds and zone, so that printed tables fit 80 columns. JSON has the whole text."""
     return instant_text and instant_text[:19]
 
 
@@ -79,7 +79,7 @@ def show(as_json: bool, report: dict[str, Any], table: Callable[[dict[str, Any]]
 
 
 def head_of(rows: DataFrame, limit: int) -> dict[str, Any]:
-    """Plain data of a frame: `total`, the number of its rows, and `rows`, the first of them."""
+    """The number of a frame's rows as `total`, and the first rows as plain data as `rows`."""
     first = rows.limit(limit).select(F.to_json(F.struct("*"), {"ignoreNullFields": "false"})).collect()
     return {"total": rows.count(), "rows": [from_json(row[0]) for row in first]}
 
@@ -97,7 +97,7 @@ def step(asset: str, committed: Step) -> dict[str, Any]:
 
 
 def rebuild_outcome(asset: str, outcome: Rebuilt) -> dict[str, Any]:
-    """The result of a rebuild."""
+    """The result of a rebuild of days as plain data."""
     kept_from = {} if outcome.kept_from is None else {"kept_from": str(outcome.kept_from)}
     differences = {"days_corrected": [str(d) for d in outcome.days], "missing": outcome.missing, "extra": outcome.extra}
     return {"asset": asset, **differences, **kept_from}
@@ -109,7 +109,7 @@ def maintenance_outcome(outcome: Maintained) -> dict[str, Any]:
 
 
 def rows_of_view(engine: Engine, view: View, limit: int) -> dict[str, Any]:
-    """The number of rows of a view, and the first of them. If it is a present state and Arrow converts its types, no session is needed."""
+    """The number of rows of a view, and the first rows. For present rows it needs no session, unless only Spark can convert them."""
     if view.is_present and (count_and_rows := first_rows(engine.lake, view.table, limit)) is not None:
         total, first = count_and_rows
         return {"table": view.table, "total": total, "rows": first}
@@ -128,7 +128,7 @@ def late_rows(engine: Engine, source: str, asset: str, limit: int) -> dict[str, 
 
 
 def late_counts(engine: Engine, assets: Sequence[str]) -> dict[str, Any]:
-    """By source and asset, the number of late rows; None for an asset whose tables are refused or cannot be read."""
+    """By source and asset, the number of late rows; None if the asset is refused, or a table cannot be read."""
     engine = engine.snapshot()
     pairs = [(source, asset) for source in engine.sources for asset in assets if source in engine.assets[asset].inputs]
     return {"late": [{"source": source, "asset": asset, "total": _late_count(engine, source, asset)} for source, asset in pairs]}

@@ -70,7 +70,7 @@ def kafka_part(sources: Mapping[str, DeclaredSource], targets: Mapping[str, Targ
     """The part `kafka` of the file of connections, for the sources that read topics and the tables that are published to topics.
 
     Raises:
-        SqlError: no table is one of Kafka, an option is not legal, or two tables have different options of the client.
+        SqlError: no table is a Kafka table, an option is not legal, or two tables have different options of Kafka's client.
     """
     read = {name: source for name, source in sources.items() if source.connector == KAFKA}
     written = {name: target for name, target in targets.items() if target.sink}
@@ -99,7 +99,7 @@ def _checked(name: str, model: type[KafkaSource] | type[KafkaSink], part: Mappin
 
 
 class Runner:
-    """Runs the statements of a script on the rows that its tables have now.
+    """Runs the statements of a script on the present rows of its tables.
 
     Args:
         script: the script.
@@ -136,7 +136,7 @@ class Runner:
         return {name: self._frame(sources[name], self._script.declared[name]) for name in names}
 
     def _frame(self, source: DeclaredSource, table: CreateTable) -> DataFrame:
-        """The rows of a table, with a column for its event time if that is computed."""
+        """The rows of a table, with the column of its event time, if this is a computed column."""
         rows = self._rows(source)
         computed = next((c for c in table.columns if c.name == table.time and c.expression), None)
         return rows if computed is None else rows.withColumn(computed.name, F.expr(computed.expression))
@@ -163,7 +163,7 @@ class Runner:
 
 
 def print_statements(report: Mapping[str, Any]) -> None:
-    """The result of each statement."""
+    """Print the result of each statement."""
     for number, statement in enumerate(report["statements"]):
         if number:
             render.out.print()

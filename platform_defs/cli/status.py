@@ -1,4 +1,4 @@
-"""The state of a lake, as plain data and as printed tables, either with the recorded accounts, or with a new account of every row."""
+"""The state of a lake, as plain data and as printed tables, with the recorded accounts or with a new account of every row."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
@@ -21,7 +21,7 @@ from platform_defs.engine.operations.in_parallel import compute_in_parallel
 
 _DIFFERS = "ledger_differs_from_log"
 _RARE_TERMS = ("filtered", "missing", "extra")
-"""The terms that a printed table of rows by side shows only if they are not 0, since not all terms fit in 80 columns."""
+"""The terms of which a printed table of rows by side shows each only if it is not 0, since not all terms fit in 80 columns."""
 _EQUAL = "[green]The table equals a recomputation[/] from the changelog that it reads."
 
 
@@ -49,7 +49,7 @@ def _lake(engine: Engine) -> dict[str, Any]:
 
 
 def _ledger_retention(engine: Engine) -> dict[str, Any] | None:
-    """What the ledger keeps, what the next maintenance can replace by a summary, and why no more; None if it keeps every batch."""
+    """The first batch that the ledger keeps, how many rows the next maintenance can remove, and why not more; None if it keeps all."""
     planned = engine.ledger_retention.plan() if engine.ledger.head else None
     if planned is None:
         return None
@@ -253,7 +253,7 @@ def _print_asset(name: str, asset: dict[str, Any]) -> None:
 
 
 def _print_retained(name: str, asset: dict[str, Any]) -> None:
-    """Print for which days of a table only totals are retained; or from when on it is complete, if it was made after rows were removed."""
+    """Print for how many days of a table only totals are retained; of one made after a removal of rows, from when on it is complete."""
     retention = asset.get("retention")
     if retention is None:
         return

@@ -39,7 +39,7 @@ class StreamOutput:
 
         Args:
             landing: the folder with a folder of input files for each source.
-            every: how often the stream looks for new input, as the user wrote it.
+            every: the interval at which the stream looks for new input, as the user wrote it.
         """
         self._print(f"Watching {landing} for files of {', '.join(self._engine.sources)} every {every}. Ctrl-C ends it.")
         try:
@@ -55,7 +55,7 @@ class StreamOutput:
         self._print(render.batch_line(batch))
 
     def report_steps(self, steps: Steps, took_s: float) -> None:
-        """Print the numbers of rows that were added to tables, and of changes of upserted tables."""
+        """Print, by table, the number of rows that were added, or of changes of an upserted table."""
         rows = {name: sum(step.rows for step in steps_of_table) for name, steps_of_table in steps.items()}
         upserted = {name for name in rows if self._engine.assets[name].operator.emits.upserts}
         added, changed = (

@@ -11,13 +11,13 @@ _PARTS = "code_without_version"
 
 
 def of_table(table: DerivedAsset) -> dict[str, Any]:
-    """The parts of a table's definition that are such code; nothing if there are none."""
+    """The parts of a table's definition that the engine cannot compare, as `code_without_version`; empty if there are none."""
     parts = code_without_version(table)
     return {_PARTS: [*parts]} if parts else {}
 
 
 def print_uncompared(tables: Mapping[str, Mapping[str, Any]]) -> None:
-    """Print the tables with such code, in one line."""
+    """Print the tables with code that the engine cannot compare, in one line."""
     named = [f"{name} ({', '.join(table[_PARTS])})" for name, table in tables.items() if table.get(_PARTS)]
     if named:
         text = (

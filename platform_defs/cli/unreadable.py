@@ -23,7 +23,7 @@ _NOT_KNOWN = (
 
 
 def state_or_reason(state: Callable[[Engine, str], dict[str, Any]], engine: Engine, name: str) -> dict[str, Any]:
-    """The state of a table; if it, or a table that it reads, cannot be read, the reason as `law.refused`, and None for other values."""
+    """The state of a table. If it, or a table that it reads, cannot be read: the reason as `law.refused`, and None for unknown values."""
     try:
         return state(engine, name)
     except (LakeError, ProgressError) as error:

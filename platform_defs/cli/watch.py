@@ -36,7 +36,7 @@ def watch(
 
 
 def _report(engine: Engine, assets: list[str]) -> str:
-    """The printed state of the lake; the error if it cannot be read now, since the next look may succeed."""
+    """The printed state of the lake. If the lake cannot be read now, the error as text, since the next look may succeed."""
     with out.capture() as captured:
         try:
             status.print_recorded(status.recorded_status(engine, assets))

@@ -1,4 +1,4 @@
-"""The demo through Kafka: what it sends, and the connections with which its sources read that."""
+"""The demo through Kafka: the records that it sends, and the connections by which its sources read them."""
 
 import runpy
 import sys

@@ -1,4 +1,4 @@
-"""If one asset fails, the command line and the maintenance job still process the others, and then fail with the failed names."""
+"""If one asset fails, the command line and the maintenance job still process the others, and then name the failed one in an error."""
 
 import re
 from collections.abc import Callable, Generator

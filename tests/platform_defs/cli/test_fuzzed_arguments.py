@@ -1,6 +1,6 @@
 """Any text as any argument of any command is a valid value, or a one-line error that names the argument. No test starts Spark.
 
-The commands and the engine are made once: making them takes longer than a command that is refused.
+The commands and the engine are made once, because this takes longer than a command that is refused.
 """
 
 import io

@@ -1,4 +1,4 @@
-"""The command that shows late rows: without a source it counts those of all; it starts no session."""
+"""`tidemark late` shows the late rows of a source, or counts those of all sources; it starts no session."""
 
 import json
 from dataclasses import replace

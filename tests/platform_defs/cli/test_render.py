@@ -100,7 +100,8 @@ def test_a_source_that_holds_back_tables_is_shown_from_a_minute_on(behind: float
 
 
 @pytest.mark.parametrize(
-    ("ahead", "why"), [(7200.0, "its watermark is 2 h ahead"), (None, "that source has no watermark yet"), (0.5, "its watermark is")]
+    ("ahead", "why"),
+    [(7200.0, "the watermark of orders is 2 h ahead"), (None, "payments has no watermark yet"), (0.5, "the watermark of orders is")],
 )
 def test_a_source_that_waits_for_its_alignment_group_is_shown(ahead: float | None, why: str, capsys) -> None:
     waits = {"waits_for": "payments", "ahead_seconds": ahead, "last_failure": None}
