@@ -14,7 +14,7 @@ class Alert:
     Args:
         subject: the job or the check, such as `job advance` or `check conservation_law of order_wide`.
         state: `failing`, or `recovered` if it has succeeded since.
-        failures: how often in a row it has failed, at least.
+        failures: how often in a row it has failed; it may have failed more often.
         since_s: when the first of these failures ended, in epoch s.
         run_id: the run of the newest failure, or of the success; None for a check that no run evaluated.
         reason: why it failed; None if it is not known, or after a success.

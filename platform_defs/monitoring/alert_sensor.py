@@ -47,7 +47,7 @@ def alert_sensor(values: Settings) -> dg.SensorDefinition:
 
 
 def label_of(context: dg.SensorEvaluationContext) -> str | None:
-    """The value of the tag `.dagster/repository` that Dagster gives to runs of this code location; None outside of a daemon."""
+    """The value of the tag `.dagster/repository` of the runs of this code location; None outside of Dagster's daemon."""
     origin = context.code_location_origin
     return None if origin is None or context.repository_name is None else f"{context.repository_name}@{origin.location_name}"
 
@@ -58,8 +58,9 @@ class Delivery:
 
     Args:
         hooks: the hooks, by name.
-        alerts_sent: for each failing subject, the hooks that have delivered its alert, and since when and how often it has failed. If the
-            subject has succeeded since, the hooks that have not delivered this message yet. `send` changes it in place.
+        alerts_sent: for each subject with an open alert, the hooks that have delivered the alert, and since when and how often the subject
+            has failed. If the subject has succeeded since, the hooks are those that have not delivered the message of its success yet.
+            `send` changes it in place.
         ui: the base URL of Dagster's UI; None if it is not set.
     """
 
@@ -74,8 +75,8 @@ class Delivery:
     def send(self, streaks_by_subject: Mapping[str, FailureStreak]) -> None:
         """Send an alert for each subject that keeps failing, and a message for each that has succeeded since its alert.
 
-        Each hook sends each of them once. A hook that fails is not used again in this call. The next call sends what it did not
-        deliver, but not the success of a subject that fails again.
+        Each hook sends each of them once. A hook that fails is not used again in this call. The next call sends what the hook did not
+        deliver, except the success of a subject that fails again.
         """
         for subject in [*self.alerts_sent]:
             if subject not in streaks_by_subject:  # it was removed from the code location

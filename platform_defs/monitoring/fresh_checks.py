@@ -49,7 +49,7 @@ def fresh_checks(limits: Mapping[str, int]) -> dg.AssetChecksDefinition:
 
 
 def fresh_sensor(limits: Mapping[str, int]) -> dg.SensorDefinition:
-    """The sensor that evaluates the checks. It starts no run. It reports a result if Dagster has another, or once an hour.
+    """The sensor that evaluates the checks, without a run. It reports a result that differs from Dagster's newest one, and once an hour.
 
     Args:
         limits: for each table, how long it may wait to reflect rows, in ms.
@@ -77,7 +77,7 @@ def fresh_sensor(limits: Mapping[str, int]) -> dg.SensorDefinition:
 
 
 def _newest_results(instance: dg.DagsterInstance, limits: Mapping[str, int]) -> dict[str, bool]:
-    """Whether each table's check passed in the newest result that Dagster has, of the sensor or of a run."""
+    """By table, whether its check passed in the newest result that Dagster has, which may be from the sensor or a run."""
     newest = instance.event_log_storage.get_latest_asset_check_execution_by_key([dg.AssetCheckKey(dg.AssetKey(n), FRESH) for n in limits])
     events = {key.asset_key.to_user_string(): record.event.dagster_event for key, record in newest.items() if record.event}
     ended = dg.DagsterEventType.ASSET_CHECK_EVALUATION
@@ -87,7 +87,7 @@ def _newest_results(instance: dg.DagsterInstance, limits: Mapping[str, int]) -> 
 def evaluate_limits(engine: Engine, limits: Mapping[str, int]) -> dict[str, dict[str, Any]]:
     """The result of each table's check: `passed`, `severity`, `description` and `metadata`, from one snapshot of the lake.
 
-    The check of a table fails if it, or a table that it reads, cannot be read.
+    The check of a table fails if this table, or a table that it reads, cannot be read.
     """
     snapshot = engine.snapshot()
     freshness, now = snapshot.freshness, snapshot.clock()

@@ -1,4 +1,4 @@
-"""The hooks that deliver alerts: a webhook, a shell command, and mail. Errors name only the host, since a URL may be a secret."""
+"""The hooks that deliver alerts: a webhook, a shell command, and mail. Errors name only the host of a URL, which may be a secret."""
 
 import json
 import os
@@ -111,7 +111,7 @@ def _mail(server: str, sender: str, recipients: str, alert: Alert) -> None:
             if url.username is not None:
                 smtp.login(unquote(url.username), unquote(url.password or ""))
             smtp.send_message(message)
-    except smtplib.SMTPResponseException as error:  # its text is the server's and may quote the user
+    except smtplib.SMTPResponseException as error:  # the text of the server may quote the user
         raise error_of_server(reason=f"it answered {error.smtp_code}") from None
     except (OSError, ValueError, smtplib.SMTPException) as error:  # ValueError: a host, a user or a password that cannot be encoded
         raise error_of_server(reason=_reason(error)) from None

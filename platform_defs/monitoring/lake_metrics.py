@@ -139,7 +139,7 @@ def _tables(engine: Engine) -> Iterator[Metric]:
 
 
 def _sinks(engine: Engine) -> Metric:
-    """Whether the publish of each table that has a topic has failed."""
+    """For each table that has a topic, whether its newest publish has failed."""
     failed = family("sink_failed")
     for name in engine.sinks:
         failed.add_metric([name], engine.failures.of_sink(name) is not None)
@@ -147,7 +147,7 @@ def _sinks(engine: Engine) -> Metric:
 
 
 class _TableMetrics:
-    """The families of the tables' metrics. All tables share one cache of watermarks over the ledger."""
+    """The families of the tables' metrics. All tables share one workspace, which caches their watermarks."""
 
     def __init__(self, engine: Engine) -> None:
         self._engine, self._pending, self._freshness = engine, (pending := engine.pending), Freshness(pending.workspace)
@@ -184,7 +184,7 @@ class _TableMetrics:
         return [metric for metric in self._all if metric.samples]
 
     def add(self, name: str) -> None:
-        """Add the metrics of a table. If it cannot be read, only its metrics are missing, and those of its readers that depend on it."""
+        """Add the metrics of a table. If the table cannot be read, its metrics are left out, and those of its readers that depend on it."""
         try:
             now = self._pending.progress(name)
         except _UNREADABLE as error:

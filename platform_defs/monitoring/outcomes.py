@@ -23,9 +23,10 @@ from platform_defs.orchestration.stream_runs import JOB as STREAM
 _ENDED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE]
 _ENDED_CHECKS = {AssetCheckExecutionRecordStatus.SUCCEEDED, AssetCheckExecutionRecordStatus.FAILED}
 _AT_ONCE, _MOST_RECORDS = 200, 10_000
-"""The number of records of a check that are read at once, and the most that are read. A run makes one for each day, a stream ever more."""
+"""The number of records of a check that are read at once, and the most that are read. A run makes a record for each day; a stream makes
+more and more of them."""
 _AT_FIRST = {LAW, FRESH}
-"""Checks for which one failure is enough for an alert: a stream that breaks the law is not restarted, and `fresh` has its own limit."""
+"""Checks for which one failure is enough for an alert: a stream that violates the law is not restarted, and `fresh` has its own limit."""
 _FROM_THE_UI = "__ASSET_JOB"
 
 
@@ -34,8 +35,8 @@ class FailureStreak:
     """The newest outcomes of a job or a check.
 
     Args:
-        failures: how often it has failed in a row, counted up to the number of failures that alerts.
-        is_failing: whether these are enough for an alert.
+        failures: how often it has failed in a row, counted up to the number that gives an alert.
+        is_failing: whether these failures are enough for an alert.
         since_s: when the first of these failures ended, in epoch s; after a success, when the success ended.
         run_id: the run of the newest outcome; None for a check that no run evaluated.
         reason: why it failed; None if it is not known.
@@ -53,10 +54,12 @@ def streaks(
 ) -> dict[str, FailureStreak]:
     """The newest outcomes of every job and check of a repository that has ended at least once.
 
-    A cancelled run is no outcome. A failed check with the severity of a warning does not count. A run that evaluates a check for several
-    days counts once, by the newest result of each day. A run of the job `stream` has no end, so it counts as a success once it has lasted
-    ten minutes; if it fails later, that is a new failure. If it violates the conservation law, one failure is enough: it is not
-    started again, and the failed check may not have been stored.
+    A cancelled run is no outcome. A failed check with the severity of a warning is a success here. A run that evaluates a check for several
+    days counts once: it has failed if the newest result of any day has.
+
+    A run of the job `stream` does not end by itself, so it is a success as long as it is running and has lasted ten minutes. If it fails
+    later, it counts as a failure, in a row with the failed runs before it. If a run violates the conservation law, one failure is enough:
+    the stream is not started again, and the failed check may not have been stored.
 
     Args:
         instance: Dagster's instance.

@@ -1,4 +1,4 @@
-"""The metrics that only the process of a stream can measure: how long the steps of tables take, and how many fail."""
+"""The metrics that only the process of a stream can measure: how long the steps of tables take, and how many attempts fail."""
 
 import time
 from collections.abc import Callable, Generator, Iterator
@@ -53,7 +53,7 @@ class StreamMetrics:
 def metrics_of_stream(
     engine: Engine, host: str, port: int | None, print_line: Callable[[str], None]
 ) -> tuple[StreamMetrics, AbstractContextManager[None]]:
-    """The metrics of a stream, and a context in which they and those of its lake are served.
+    """The metrics of a stream, and a context manager that serves them together with the metrics of the lake.
 
     Args:
         engine: the engine of the stream.

@@ -14,12 +14,12 @@ MOST_DAYS = 400
 
 
 def changed_days(steps: Iterable[Step], days: dg.DailyPartitionsDefinition, oldest: int | None) -> list[date]:
-    """The partitions in which results have become final or were corrected, in order; the newest `MOST_DAYS` of them.
+    """The partitions in which results have become final or were corrected, in order; of more than `MOST_DAYS`, the newest.
 
     Args:
         steps: the steps.
         days: the table's partitions.
-        oldest: the oldest event time of the table's sources, for its first step, in epoch ms.
+        oldest: the oldest event time of the table's sources (epoch ms), from which the first step's range starts; None if there is none.
     """
     days_changed = set[date]()
     for step in steps:

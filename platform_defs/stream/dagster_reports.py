@@ -1,7 +1,7 @@
 """Turns a stream's reports into few Dagster events: at an interval, materializations, check results and a summary, if anything changed.
 
-A stream runs for weeks, and an event is stored permanently. So the reports of an interval become one materialization for each changed asset
-and day, and one result of the conservation law for each table and day that was accounted for.
+A stream runs for weeks, and Dagster stores events permanently. So the reports of an interval become one materialization for each changed
+asset and day, and one result of the conservation law for each table and day that was accounted for.
 """
 
 import logging
@@ -48,7 +48,7 @@ _Differences = Mapping[tuple[str, int], tuple[int, int]]
 
 
 class RunEvents(Protocol):
-    """The part of a step's context that stores events; a process that Dagster Pipes has started sends them."""
+    """The part of the context of a step of Dagster that stores events. In a process that Dagster Pipes has started, it sends them."""
 
     @property
     def log(self) -> Any:
@@ -68,7 +68,7 @@ class DagsterReports:
     """Collects the reports of a stream, and logs them as events of a run; see `platform_defs.stream.reports.Reports`.
 
     A table that begins to fail, or to wait for another writer, is logged at once; its further tries are not logged. If an event cannot be
-    stored, the collected reports are kept, and stored half a minute later, so that a fault of the network does not end the stream.
+    stored, the remaining events are kept and tried again half a minute later, so that a fault of the network does not end the stream.
 
     Args:
         context: the step of the run, or an object that sends the events to it.
@@ -139,7 +139,7 @@ class DagsterReports:
         self._log_line("warning", f"{asset} could not be accounted for: {describe_error(error)}. The next try is after its next step")
 
     def report_turn(self, waiting: Mapping[str, PendingRetry], unpublished: Mapping[str, PendingRetry]) -> None:
-        """Log the collected reports if the last time is long enough ago, and the tables that no longer wait."""
+        """Log the tables that no longer wait and, if the last summary is long enough ago, the collected reports."""
         self._log_free(self._waiting, waiting, "advancing again")
         self._log_free(self._unpublished, unpublished, "publishing to Kafka again")
         if self._now() < self._next_at:
@@ -158,7 +158,7 @@ class DagsterReports:
             del logged[name]
 
     def publish(self) -> None:
-        """Log the collected reports; no event if nothing has changed. If that fails, the next call logs the missing events."""
+        """Log the collected reports as events; none if nothing has changed. If an event cannot be stored, the next call goes on with it."""
         self._store()  # events that an earlier call could not store
         collected = self._collected
         if collected.is_empty:
@@ -175,7 +175,7 @@ class DagsterReports:
         self._store()
 
     def _store(self) -> None:
-        """Store the events in turn. If one cannot be stored, it and the later ones are left; that of an unreadable table is skipped."""
+        """Store the events in turn. The event of a table that cannot be read is left out. Another error keeps this event and later ones."""
         while self._events:
             try:
                 self._events[0]()
@@ -186,7 +186,8 @@ class DagsterReports:
     def violated(self, error: LawError) -> None:
         """Log that the conservation law does not hold for a table: for each of its days, and last for the table as a whole.
 
-        The collected reports are logged first, since the newest result of a check counts; an error of this does not hide the violation.
+        The collected reports are logged first, since the newest result of a check counts. If they cannot be stored, the violation is logged
+        all the same.
         """
         with suppress(Exception):
             self.publish()
@@ -196,7 +197,7 @@ class DagsterReports:
 
     @contextmanager
     def stored_at_end(self) -> Iterator[None]:
-        """At the end of a stream, also after an error, log the remaining reports. An error of this does not replace the stream's error."""
+        """At the end of a stream, also after an error, log the remaining reports. If that fails too, the stream's error is raised."""
         try:
             yield
         except LawError as error:

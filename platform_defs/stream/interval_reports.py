@@ -13,7 +13,16 @@ from platform_defs.engine.operations.publish_to_topic import Published
 
 @dataclass
 class IntervalReports:
-    """The reports of an interval."""
+    """The reports of an interval.
+
+    Args:
+        batches: the number of ledger batches.
+        rows: by source, its rows of the ledger.
+        steps: by table, its steps.
+        accounts: by table, its newest account of each side and day.
+        lags: by table, its lag in seconds, which is known when its materialization is logged.
+        topics: by table, what was published to its topic.
+    """
 
     batches: int = 0
     rows: dict[str, list[Any]] = field(default_factory=lambda: defaultdict(list))
@@ -24,7 +33,7 @@ class IntervalReports:
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing has changed."""
+        """Whether the interval has no batch, step, account or published record."""
         return not (self.batches or self.steps or self.accounts or self.topics)
 
     @property

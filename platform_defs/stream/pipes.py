@@ -37,15 +37,15 @@ class _Launched:
         self._pipes.report_custom_message({_EVENT: dg.serialize_value(event)})
 
     def consume_events(self) -> Iterable[Any]:
-        """Return no events: none are kept here."""
+        """Return no events: each was sent at once."""
         return ()
 
 
 def run_launched(values: Settings, engine: Engine, pipes: PipesContext) -> None:
     """Ingest the present input, advance all tables, account for those that have changed, and report to the run that started this process.
 
-    An error of Tidemark, such as a violated conservation law or a table that could not be advanced, is reported and makes the run fail.
-    This process then ends without an error, since Pipes drops the messages of a process that fails.
+    An error of Tidemark, such as a violated conservation law or a table that could not be advanced, is sent to the run, which then fails.
+    This process ends without an error, since Pipes drops the messages of a process that fails.
     """
     reports = DagsterReports(_Launched(pipes), engine, daily_partitions(values, configured_pipeline(values)), interval_s=60.0)
     try:
@@ -65,7 +65,8 @@ def log_reported(context: dg.OpExecutionContext, completed: dg.PipesClientComple
         completed: the result of the client's `run`.
 
     Raises:
-        Failure: the conservation law does not hold for a table, or the process has reported another error; only this can be retried.
+        Failure: the conservation law does not hold for a table, or the process has reported another error. The run may be retried only
+            after another error.
     """
     messages = [message for message in completed.get_custom_messages() if isinstance(message, dict)]
     for message in messages:

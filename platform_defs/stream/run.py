@@ -1,6 +1,6 @@
 """A stream: each micro-batch is ingested, then all tables are advanced in parallel, and those that have changed are accounted for in turn.
 
-Meanwhile, tables with a sink are published to Kafka, each after its step.
+Meanwhile, tables with a sink are published to Kafka, each after it has made a step.
 
 `tidemark ingest --every` and Dagster's job `stream` both use it, and differ only in what they do with its reports.
 """
@@ -50,13 +50,13 @@ class StreamError(TidemarkError, RuntimeError):
 class StreamRun:
     """Runs a stream.
 
-    A table that another process writes to is skipped until it is free, and a table that another process waits for is released after the
-    present step (see `engine.lake.waits`). A sink that fails is tried again, and stops neither tables nor ingest.
+    A table that another process writes is skipped until it is free. If another process waits to write a table, the stream releases it after
+    the present step (see `engine.lake.waits`). A sink that fails is tried again, and stops neither tables nor ingest.
 
     Args:
         engine: the engine.
         reports: receives the reports.
-        measure_steps: measures the steps of a table while they are made.
+        measure_steps: measures the steps of a table while they are made; given the table and its steps, it returns the steps.
     """
 
     def __init__(
@@ -92,7 +92,7 @@ class StreamRun:
             LedgerError: the ledger is corrupted.
             JvmLostError: the JVM has ended.
             IngestError: rows violate a rule with the action `fail`, or a folder cannot be used.
-            StreamError: all present files are ingested, but a table could not be advanced, or not be published.
+            StreamError: all present files are ingested, but a table could not be advanced or published.
             UnreadError: all present files are ingested, except some that could not be read.
         """
         try:
@@ -123,7 +123,7 @@ class StreamRun:
         except UnreadError as error:  # all other files were ingested
             batches, unread_error = error.batches, error
         for batch in batches:
-            if batch[0].seq > self._newest:  # sources that have become idle, which are recorded last
+            if batch[0].seq > self._newest:  # the last batch, which records the sources that have become idle
                 self.after(batch)
         return batches, unread_error
 

@@ -55,15 +55,15 @@ def stream_supervisor(values: Settings) -> dg.SensorDefinition:
 
 
 def _request(instance: dg.DagsterInstance, engine: Engine, subject: str) -> dg.RunRequest | dg.SkipReason:
-    """Request a run, unless one is running or has to wait.
+    """Request a run, unless one is running or the next one has to wait.
 
-    If the subject has changed since the last run, the next run is requested at once; otherwise after 15 minutes, as for input that cannot
-    be checked without Spark.
+    After failures, the next run is requested after a growing wait. After a success, it is requested at once if the subject has changed
+    since then, otherwise after 15 minutes. The subject `JOB` never changes.
 
     Args:
         instance: Dagster's instance.
         engine: the engine.
-        subject: the input that waits, as text, or `JOB` if it is not known.
+        subject: the input that waits, as text; `JOB` for a continuous stream, or if it is not known whether input waits.
     """
     now_s = engine.clock() / 1000
     records = [*newest_runs(instance, engine)]
@@ -85,7 +85,7 @@ def _request(instance: dg.DagsterInstance, engine: Engine, subject: str) -> dg.R
 
 
 def _since_healthy(records: list[RunRecord]) -> list[RunRecord]:
-    """The newest runs, up to and including the first healthy one; see `stream_runs`."""
+    """The newest runs, up to and including the newest healthy one; see `stream_runs`."""
     short = [*takewhile(lambda record: _lasted_s(record) < HEALTHY_S, records)]
     return records[: len(short) + 1]
 
