@@ -27,8 +27,8 @@ from platform_defs.settings import Settings
 from platform_defs.setup.jars import KAFKA, SPARK
 
 HADOOP = "spark.hadoop."
-"""The prefix of the options of stores, some of which are secret. They are set once the JVM has started, because every user of the machine
-can see its command line."""
+"""The prefix of the options of stores, some of which are secret. They are set after the JVM has started, because every user of the machine
+can see the JVM's command line."""
 _SET_BY_TIDEMARK = ("spark.jars", "spark.sql.extensions", "spark.sql.catalog.spark_catalog")
 _SETTINGS = {
     "spark.master": "TIDEMARK_SPARK_MASTER",
@@ -36,7 +36,7 @@ _SETTINGS = {
     "spark.sql.shuffle.partitions": "TIDEMARK_SHUFFLE_PARTITIONS",
     "spark.ui.enabled": "TIDEMARK_SPARK_UI",
 }
-"""By option of Spark, the setting that it is made from. Other parts of the configuration, and messages, depend on these settings."""
+"""By option of Spark, the setting from which Tidemark makes it. The connections must not set it, since other code reads the setting."""
 
 
 def _jar(path: str) -> str:
@@ -129,7 +129,7 @@ def read(text: str, file: str = "") -> Connections:
         file: its file, for the error.
 
     Raises:
-        ConnectionsError: the text is not YAML, or has other parts or values than the schema.
+        ConnectionsError: the text is not one YAML document, or has parts or values that the schema does not allow.
     """
     try:
         document: Any = parse(text)
@@ -141,7 +141,7 @@ def read(text: str, file: str = "") -> Connections:
 
 
 def _without_lines(error: Exception) -> str:
-    """Why a text is no YAML document, without the lines of the text, which may have a password."""
+    """Why a text is not one YAML document, without its lines, which may have a password."""
     mark = getattr(error, "problem_mark", None)
     if mark is None:
         return str(error)

@@ -45,7 +45,7 @@ class KafkaSinkError(TidemarkError, ValueError):
 
     @classmethod
     def name_of_step(cls, table: str, step: str) -> "KafkaSinkError":
-        """A table has the name of the step that publishes another one."""
+        """A table has the name of the step of Dagster that publishes another table."""
         return cls(
             f"kafka.sinks.{table}: the step of Dagster that publishes {table!r} is called {step!r}, which is the name of a table too; "
             "legal: another name for one of the two tables"
@@ -53,7 +53,7 @@ class KafkaSinkError(TidemarkError, ValueError):
 
     @classmethod
     def bad_option(cls, table: str, reason: object) -> "KafkaSinkError":
-        """An option of all sources and sinks is not legal for a sink."""
+        """An option that all sources and sinks share is not legal for a sink."""
         return cls(f"kafka.sinks.{table}: {reason}; an option of `kafka.options` also applies to sinks, unless a sink has its own")
 
     @classmethod
@@ -107,7 +107,7 @@ class KafkaSink(Strict):
 
 
 def check_steps(declared: Iterable[str], pipeline: Pipeline) -> None:
-    """Raise `KafkaSinkError` if a table of a pipeline has the name of the step that publishes another one.
+    """Raise `KafkaSinkError` if a table of a pipeline has the name of the step of Dagster that publishes another table.
 
     Args:
         declared: the names of the tables that have a sink.
@@ -124,12 +124,12 @@ def sinks_of(declared: Mapping[str, KafkaSink], shared: Mapping[str, Value], pip
 
     Args:
         declared: the sinks, by table.
-        shared: the options of all sources and sinks; those of Spark's reader are left out.
+        shared: the options that all sources and sinks share; sinks ignore options of Spark's reader, which do not start with `kafka.`.
         pipeline: the pipeline.
 
     Raises:
-        KafkaSinkError: the pipeline has no such table, or one with the name of a sink's step; an upserted table has a key; a key has a
-            column that its table lacks; two tables have the same topic; no broker is given.
+        KafkaSinkError: the pipeline has no such table, or a table with the name of a sink's step; a sink of an upserted table has a `key`;
+            a key has a column that its table lacks; two tables have the same topic; an option is not legal; no broker is given.
     """
     check_steps(declared, pipeline)
     of_client = {name: value for name, value in shared.items() if name.startswith("kafka.")}

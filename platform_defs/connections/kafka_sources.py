@@ -42,13 +42,13 @@ _NUMBERS = {
     "minpartitions": range(1, 1 << 31),
     "maxrecordsperpartition": range(1, 1 << 63),
 }
-"""The legal values of options that are numbers, of at most `_MOST_DIGITS` digits."""
+"""By option, in lower case, the legal numbers; they have at most `_MOST_DIGITS` digits."""
 _OF_SPARK = ("kafka.key.deserializer", "kafka.value.deserializer", "kafka.group.id", "kafka.auto.offset.reset", "kafka.enable.auto.commit")
 """Options of the client that Spark sets itself. With `kafka.group.id`, other consumers of the group could take partitions away."""
 
 
 class KafkaError(TidemarkError, ValueError):
-    """The topics of a source do not match the pipeline."""
+    """The topics of a source do not match the pipeline, or the Avro schema of their values cannot be used."""
 
     @classmethod
     def no_source(cls, name: str, pipeline: Pipeline) -> "KafkaError":
@@ -58,7 +58,7 @@ class KafkaError(TidemarkError, ValueError):
 
     @classmethod
     def no_schema(cls, source: str, file: str, fault: str) -> "KafkaError":
-        """The file of an Avro schema cannot be read, or has none of a record."""
+        """The file of an Avro schema cannot be read, or does not have the schema of a record that Spark can read."""
         legal = "legal: a file with the Avro schema of a record, a JSON object, in which the fields of each record differ in more than case"
         return cls(f"kafka.sources.{source}.avro: `schema_file` is {file!r}, which {fault}; {legal}")
 
@@ -74,7 +74,7 @@ class KafkaError(TidemarkError, ValueError):
 
 
 def checked_options(options: dict[str, Value]) -> dict[str, Value]:
-    """Raise `ValueError` unless all options are known. Spark ignores the case of names."""
+    """Raise `ValueError` unless each option is known, is given once, and has a legal value. Spark ignores the case of names."""
     lower_names = {name.lower() for name in _OPTIONS}
     if (twice := first_duplicate([*options])) is not None:
         raise ValueError(f"{twice!r} differs from another option in case only; legal: each option once")
@@ -131,7 +131,7 @@ Options = Annotated[dict[str, Value], AfterValidator(checked_options)]
 
 
 def _without_topics(options: dict[str, Value]) -> dict[str, Value]:
-    """Raise `ValueError` if options of all sources name topics."""
+    """Raise `ValueError` if the options that all sources share name topics."""
     for name in options:
         if name.lower() in _TOPICS:
             raise ValueError(f"{name!r} is an option of a single source; legal: {name} in kafka.sources.NAME.options")
@@ -162,8 +162,8 @@ class AvroValues(Strict):
             source: the source's name, for an error.
 
         Raises:
-            KafkaError: the schema's file cannot be read, its schema is certainly not that of a record, or Spark would not distinguish two
-                fields of a record. Spark checks the rest.
+            KafkaError: the file cannot be read, it certainly does not have the schema of a record, or two fields of a record differ only in
+                case, which Spark ignores. Spark checks the rest.
         """
         if self.schema_file is None:
             return Avro(registry=Registry(config=registry_config(self.registry or {})))
@@ -178,7 +178,7 @@ class AvroValues(Strict):
 
 
 def _schema_fault(schema: Any) -> str | None:
-    """What a file has in place of the Avro schema of a record that Spark can read; None if no fault is known."""
+    """Why a file does not have the Avro schema of a record that Spark can read; None if no fault is known."""
     if isinstance(schema, list):
         return "has a union of schemas at its top"
     if not isinstance(schema, dict) or schema.get("type") != "record":
@@ -191,7 +191,7 @@ def _schema_fault(schema: Any) -> str | None:
 
 
 def _records_in(schema: Any) -> Iterator[dict[str, Any]]:
-    """The schemas of records in an Avro schema, including itself."""
+    """The schemas of records in an Avro schema, including the schema itself if it is one."""
     if isinstance(schema, list):
         yield from chain.from_iterable(map(_records_in, schema))
     if isinstance(schema, dict):
@@ -241,7 +241,8 @@ class Kafka(Strict):
         """The topics of the pipeline's sources.
 
         Raises:
-            KafkaError: the pipeline has no such source, a source has no such column, or a parameter that does not work with topics.
+            KafkaError: the pipeline has no such source, a source lacks a column or has a parameter that does not work with topics, or the
+                file of an Avro schema cannot be used.
         """
         return {name: self._topics(name, source, pipeline) for name, source in self.sources.items()}
 

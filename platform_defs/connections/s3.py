@@ -1,4 +1,4 @@
-"""How S3, or a store with its interface, is reached: one description, from which Spark and deltalake get their options."""
+"""How S3, or another store with S3's interface, is reached: one description, from which Spark and deltalake get their options."""
 
 import re
 from collections.abc import Sequence
@@ -65,7 +65,7 @@ class S3(Strict):
 
     @model_validator(mode="after")
     def _check_credentials(self) -> "S3":
-        """Refuse a part of the credentials: deltalake would take the other part from the environment, which may be of another key."""
+        """Refuse incomplete credentials: deltalake would take the other part from the environment, where it may belong to another key."""
         fields = {field for field in _CREDENTIALS.values() if getattr(self, field) is not None}
         options = self._credentials_in_options
         if any(("access_key" in given) != ("secret_key" in given) for given in (fields, options)):
@@ -81,7 +81,7 @@ class S3(Strict):
         """The options of a Spark session.
 
         Raises:
-            ConnectionsError: an environment variable is not set, or the endpoint of one is no URL.
+            ConnectionsError: an environment variable is not set, or has an endpoint that is no URL.
         """
         values = self._resolved
         options = {f"spark.hadoop.fs.s3a.{of_spark}": values[field] for field, (of_spark, _) in _NAMES.items() if field in values}
@@ -93,8 +93,8 @@ class S3(Strict):
         """The options of deltalake.
 
         Raises:
-            ConnectionsError: an environment variable is not set, or the endpoint of one is no URL; or `AWS_SESSION_TOKEN` is set, and would
-                be sent with the access key of the file, which has no `session_token`.
+            ConnectionsError: an environment variable is not set, or has an endpoint that is no URL; or the file has an access key without
+                `session_token` and `AWS_SESSION_TOKEN` is set, which would be sent with this key.
         """
         values = self._resolved
         given = values.keys() | self._credentials_in_options
@@ -110,7 +110,7 @@ class S3(Strict):
 
     @property
     def _credentials_in_options(self) -> set[str]:
-        """The fields whose meaning an option of deltalake has."""
+        """The credentials among the options of deltalake, by the names of the fields with the same meaning."""
         return {_CREDENTIALS[name] for option in self.options if (name := option.lower().removeprefix("aws_")) in _CREDENTIALS}
 
     @property
@@ -134,7 +134,7 @@ def _first_set(variables: Sequence[str]) -> str | None:
 
 
 def store_of(settings: Settings, configured: S3 | None) -> S3 | None:
-    """The S3 store of a deployment: the configured one; without one, that of the environment if the lake or the landing root is in S3.
+    """The S3 store of a deployment: the configured one; without one, that of the environment, if the lake or the input files are in S3.
 
     Args:
         settings: the settings.

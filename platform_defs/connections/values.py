@@ -1,4 +1,4 @@
-"""The option values in the file of the connections; a secret value is read from an environment variable."""
+"""The values of options in the file of connections; a secret value is read from an environment variable."""
 
 from collections.abc import Callable, Iterator, Mapping
 from typing import TypeVar
@@ -35,12 +35,12 @@ def resolve_secrets(values: Mapping[str, Value]) -> dict[str, str]:
 
 
 class LazyOptions(Mapping[str, T]):
-    """Options whose secrets are read when a value is asked for, so that a missing variable stops only what needs it.
+    """Options whose secrets are read when a value is looked up, so that a missing variable is an error only where its value is needed.
 
     Args:
         values: the options.
-        read: reads one of them, given its name and its value; raises `ConnectionsError` if its environment variable is not set, or if the
-            variable's value is not legal.
+        read: returns the final value of an option, given its name and its value in the file; raises `ConnectionsError` if its environment
+            variable is not set, or has a value that is not legal.
     """
 
     def __init__(self, values: Mapping[str, Value], read: Callable[[str, Value], T]) -> None:
@@ -57,7 +57,7 @@ class LazyOptions(Mapping[str, T]):
             return (self._values, self._read) == (other._values, other._read)
         return super().__eq__(other)
 
-    __hash__ = None  # as every mapping
+    __hash__ = None  # not hashable, like every mapping
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._values)
@@ -67,12 +67,12 @@ class LazyOptions(Mapping[str, T]):
 
 
 def topic_options(values: Mapping[str, Value]) -> Mapping[str, str]:
-    """Options as text, as Spark takes them, with their secrets unread."""
+    """Options as text, as Spark takes them; secrets are read when they are looked up."""
     return LazyOptions(values, value_text)
 
 
 def registry_config(values: Mapping[str, Value]) -> Mapping[str, str | int | bool]:
-    """The configuration of Confluent's registry client, in which numbers stay numbers, with its secrets unread."""
+    """The configuration of Confluent's registry client, in which numbers stay numbers; secrets are read when they are looked up."""
     return LazyOptions(values, _number_or_text)
 
 

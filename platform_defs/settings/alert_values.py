@@ -1,4 +1,4 @@
-"""The types of the settings of alerts: each validates a text, and returns a legal value or an error that does not quote it."""
+"""The types of the settings of alerts: each validates a text, and returns the legal value or raises an error that does not quote it."""
 
 import re
 from typing import Annotated

@@ -1,10 +1,10 @@
 """Every setting of the platform, and the only module that reads the environment.
 
-Each field is set by the variable `TIDEMARK_<FIELD>` (`JAVA_HOME` and `DAGSTER_HOME` keep their usual names). A wrong or
-empty value fails on the first use of `settings()`, with the variable's name. An unknown `TIDEMARK_*` variable gives a warning.
+Each field is set by the variable `TIDEMARK_<FIELD>`; `java_home` and `dagster_home` also by `JAVA_HOME` and `DAGSTER_HOME`. A wrong or
+empty value is an error on the first use of `settings()`, which names the variable. An unknown `TIDEMARK_*` variable gives a warning.
 
 Folders become canonical paths (see `platform_defs.paths`). A relative path starts from the project's folder, not from the current
-folder, so that it is the same path for the command line and for a Dagster daemon.
+folder, so that the command line and a Dagster daemon use the same path.
 """
 
 import difflib
@@ -246,7 +246,7 @@ def settings() -> Settings:
 
 
 def environment_value(name: str) -> str | None:
-    """The value of an environment variable that a file of the settings names; None if it is not set."""
+    """The value of an environment variable that is not a setting, such as one that the file of connections names; None if it is not set."""
     return os.environ.get(name)
 
 
@@ -256,7 +256,7 @@ def is_set(field: str) -> bool:
 
 
 def unknown_variables(environment: Mapping[str, str]) -> dict[str, str | None]:
-    """The variables `TIDEMARK_...` that are not settings, each with the setting of the most similar name; None if no name is similar."""
+    """The variables `TIDEMARK_*` that are not settings, each with the variable of the most similar setting; None if none is similar."""
     legal = [field.upper() for field in Settings.model_fields]
     variables = sorted(name for name in environment if name.upper().startswith(PREFIX))
     unknown = {name: name.upper().removeprefix(PREFIX) for name in variables if name.upper().removeprefix(PREFIX) not in legal}
@@ -265,7 +265,10 @@ def unknown_variables(environment: Mapping[str, str]) -> dict[str, str | None]:
 
 
 def _refuse_empty(environment: Mapping[str, str]) -> None:
-    """Raise for an empty variable, which a compose file can set by mistake; JAVA_HOME and DAGSTER_HOME may be empty."""
+    """Raise for an empty variable, which a compose file can set by mistake.
+
+    Only `TIDEMARK_EARLY_RESULTS`, `JAVA_HOME` and `DAGSTER_HOME` may be empty.
+    """
     for name, value in sorted(environment.items()):
         field = name.upper().removeprefix(PREFIX).lower()
         if name.upper().startswith(PREFIX) and field in Settings.model_fields and not value.strip() and field != "early_results":
@@ -273,7 +276,7 @@ def _refuse_empty(environment: Mapping[str, str]) -> None:
 
 
 def _message(location: tuple[int | str, ...], value: Any, message: str) -> str:
-    """The error for an illegal value. Pydantic gives a field's alias if it has one, and no name for an error of several fields."""
+    """The error for an illegal value. Pydantic names a field by its alias if it has one, and names none for an error of several fields."""
     message = message.removeprefix("Value error, ").removeprefix(f"`value` is {value!r}; ")
     if not location:
         return message
@@ -285,7 +288,7 @@ def _message(location: tuple[int | str, ...], value: Any, message: str) -> str:
 
 
 def _shown_value(value: Any) -> str:
-    """A value without possible credentials: everything before the last `@` is hidden, except the scheme."""
+    """A value without possible credentials: everything before the last `@` is hidden, except the scheme of a URL."""
     text = str(value)
     before, at, after = text.rpartition("@")
     scheme, slashes, _ = before.rpartition("://")

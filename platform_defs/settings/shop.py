@@ -42,7 +42,7 @@ class ShopSettings(BaseSettings):
 
     @model_validator(mode="after")
     def _check_windows(self) -> Self:
-        """Raise if the windows of item sales have no size, or if a row would be in more than `_MOST_WINDOWS` of them."""
+        """Raise if the size or the slide of the windows is 0, or if a row would be in more than `_MOST_WINDOWS` windows."""
         size, slide = length_ms(self.sales_window, "sales_window"), length_ms(self.sales_slide, "sales_slide")
         for field, length in (("sales_window", size), ("sales_slide", slide)):
             if length == 0:

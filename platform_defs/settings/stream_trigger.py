@@ -27,7 +27,8 @@ class StreamTrigger:
     """When a stream ingests, and when it ends.
 
     Args:
-        every: the interval at which it looks for new files, until it is cancelled; None to ingest the present files and end.
+        every: the interval at which the stream looks for new files and records, until it is cancelled; None to ingest the present ones and
+            end.
     """
 
     every: str | None

@@ -1,4 +1,4 @@
-"""The types of settings: each validates a text, and returns a legal value or an error that says what is legal."""
+"""The types of settings: each validates a text, and returns the legal value or raises an error that says what is legal."""
 
 import re
 from collections.abc import Callable
@@ -151,7 +151,7 @@ def _yaml_file(value: str) -> str:
 
 
 def _pipeline_name(value: str) -> str:
-    """`MODULE:NAME`, or a file's canonical path; that of a Python file with an optional `:NAME`."""
+    """`MODULE`, `MODULE:NAME`, the canonical path of a file, or that of a Python file with `:NAME`."""
     if value.endswith((*YAML_ENDINGS, SQL_ENDING)):
         return _canonical(value, canonical_local)
     match = _PIPELINE_FILE.fullmatch(value)

@@ -1,8 +1,9 @@
 """Turn Olist's CSV files into the shop's orders, items, updates and payments; items and payments get event times.
 
-The `item_time` of an item is its order's `order_purchase_timestamp`; its category is its product's. The `payment_time` of a payment
-is its order's `order_approved_at`. It is empty if the order was never approved or is unknown; ingest quarantines such a payment.
-All values are unchanged. The `amount` of an order is empty, since Olist has none.
+The `item_time` of an item is the `order_purchase_timestamp` of its order, and its category is that of its product. The `payment_time` of a
+payment is the `order_approved_at` of its order. It is empty if the order was never approved or is unknown; ingest quarantines a payment
+without a time. The `quantity` of an item is 1, and the `amount` of an order or an update is empty, since Olist has none. Other values are
+unchanged.
 """
 
 import csv
@@ -42,7 +43,7 @@ class OlistError(TidemarkError, ValueError):
 
 
 class Prepared(TypedDict):
-    """How many rows were landed, and how many of them have no time."""
+    """The number of landed rows of each source, and of those without an event time."""
 
     orders: int
     orders_without_time: int
@@ -61,15 +62,15 @@ def prepare(data: Path, landing: Path, parts: int = 1, arrival: Literal["by_time
         data: folder that holds the four Olist files.
         landing: root of the input files.
         parts: the number of files of each source, with about the same number of rows each.
-        arrival: `by_time` sorts each source by its time, rows without a time first, so that no row is late, however many parts there are.
-            `as_is` keeps the order of the files, in which nearly every row after the first part is late.
+        arrival: `by_time` sorts the rows of each source by event time, those without a time first, so that no row is late, whatever the
+            number of parts. `as_is` keeps the order of the files, in which nearly every row after the first part is late.
 
     Returns:
         The number of rows of each source, and of those without a time.
 
     Raises:
         OlistError: a file or column is missing, or an argument is illegal.
-        FileExistsError: the landing folder contains other files with these names.
+        InputExistsError: the landing folder contains files with these names and other content.
     """
     if parts < 1 or arrival not in ("by_time", "as_is"):
         raise OlistError(f"`parts` is {parts} and `arrival` is {arrival!r}; legal are 1 or more, and 'by_time' or 'as_is'")

@@ -13,9 +13,9 @@ Source = Literal["orders", "payments", "order_items", "clicks", "order_updates"]
 
 MINUTE, HOUR = 60_000, 3_600_000
 TAIL, BEYOND = 9 * HOUR, 6 * HOUR
-"""In ms. `TAIL`: how long rows arrive after the day or the bound, whichever is longer.
+"""In ms. `TAIL`: how long the stream lasts after a day or the join's bound, whichever is longer.
 
-`BEYOND`: the least time by which a payment that misses the bound is past it.
+`BEYOND`: the shortest time from the end of the bound to a payment that misses it.
 """
 SOURCES: tuple[Source, ...] = ("orders", "payments", "order_items", "clicks", "order_updates")
 QUARANTINED: tuple[Kind, ...] = ("malformed", "null_time", "future", "rule_breaking")
@@ -81,7 +81,7 @@ class Shop:
 
     @cached_property
     def id_prefix(self) -> str:
-        """The seed and the day, with which ids start after the letter of their source."""
+        """The seed and the day, which follow the letter of the source in each id."""
         return f"{self.seed}-{self.day.replace('-', '')}"
 
     @cached_property
@@ -91,12 +91,12 @@ class Shop:
 
     @cached_property
     def span(self) -> int:
-        """The duration of the streams in ms: a day or the bound, whichever is longer, plus `TAIL`."""
+        """The duration of the streams in ms: a day or the join's bound, whichever is longer, plus `TAIL`."""
         return max(24 * HOUR, self.within_ms) + TAIL
 
     @cached_property
     def lag(self) -> int:
-        """The shortest delay with which a late row arrives, in ms: longer than a part, than an hour, and than a gap in a sparse stream."""
+        """The shortest delay with which a late row arrives, in ms: longer than a part, an hour, and the gaps between few orders."""
         return self.span // self.parts + max(70 * MINUTE, 20 * self.span // self.orders)
 
 

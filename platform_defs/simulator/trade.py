@@ -70,7 +70,7 @@ def _orphan(shop: Shop, rng: Random, i: int) -> Row:
 
 
 def _delay(shop: Shop, rng: Random, time: int) -> int:
-    """The time from order to payment: mostly within an hour, sometimes anywhere in the bound, rarely exactly at its ends."""
+    """The time from order to payment in ms: mostly within an hour, sometimes anywhere in the bound, rarely at one of its ends."""
     shape, delay = rng.random(), min(int(rng.expovariate(1 / (40 * MINUTE))), shop.within_ms)
     if shape < 0.1:
         delay = rng.choice((0, shop.within_ms)) if shape < 0.01 else rng.randrange(shop.within_ms + 1)
@@ -79,5 +79,5 @@ def _delay(shop: Shop, rng: Random, time: int) -> int:
 
 
 def is_within(shop: Shop, payment: Row) -> bool:
-    """Whether a payment is within the join's bound after its order."""
+    """Whether a payment has an order and is within the join's bound after it."""
     return payment.order is not None and payment.time - payment.order.time <= shop.within_ms
