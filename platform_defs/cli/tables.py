@@ -124,7 +124,8 @@ def late(
 ) -> None:
     """Show how many rows of a source are late for an asset, and the first of them. Without a source, count late rows of all sources.
 
-    It starts Spark only for windows with gaps, your own operators, prepared rows, and types or values that only Spark converts.
+    It starts Spark only for windows with gaps, your own operators without `BoundsLateness`, prepared rows, and types or values that only
+    Spark converts.
     """
     engine = _engine()
     if source is not None:

@@ -159,7 +159,7 @@ def _pipeline_name(value: str) -> str:
         return f"{_canonical(match[1], canonical_local)}{match[2] or ''}"
     if not _PIPELINE_MODULE.fullmatch(value):
         paths = "a path FILE.py, FILE.py:NAME, FILE.yaml or FILE.sql"
-        raise ValueError(f"legal: MODULE:NAME of an importable module, such as rides.pipeline:pipeline, or {paths}")
+        raise ValueError(f"legal: MODULE or MODULE:NAME of an importable module, such as rides.pipeline:pipeline, or {paths}")
     return value
 
 

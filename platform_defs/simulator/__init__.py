@@ -1,7 +1,7 @@
 """Simulates a shop for a day and some hours: orders, their items, payments and updates, and clicks.
 
 Some rows are late, duplicate or invalid. Equal `Shop` values always give equal lines. Times are whole milliseconds since the epoch.
-`arrival` is the time at which a line reaches the platform; it only decides which file the line is in.
+The arrival of a line is the time at which it reaches the platform; it only decides which file the line is in.
 
 The module `olist` lands real rows for the same tables.
 """

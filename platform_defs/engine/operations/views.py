@@ -104,7 +104,7 @@ class Views:
 
         Raises:
             ViewError: no derived table has the name, or it has no step yet.
-            OperatorError: an earlier state is asked for, and the table has no changelog.
+            OperatorError: an earlier state is asked for, and the table has no changelog or no step yet, or retention has removed the state.
         """
         view.check(self.workspace.lake, self.workspace.assets)
         if view.early:

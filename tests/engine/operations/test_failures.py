@@ -157,7 +157,7 @@ def test_another_writer_is_no_failure(engine: Engine, monkeypatch: pytest.Monkey
     assert engine.failures.of_ingest() is None
 
 
-def test_what_an_interrupt_cancels_is_no_failure(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_job_that_an_interrupt_cancels_is_no_failure(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     """The jobs of steps in other threads are cancelled when the process is stopped."""
     began, cancelled = Event(), Event()
 

@@ -197,7 +197,7 @@ CASES = [
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
-def test_what_holds_back_the_batches(engine: Engine, case: HeldBack) -> None:
+def test_the_reason_that_holds_back_batches_is_reported(engine: Engine, case: HeldBack) -> None:
     planned = retention(case.change(engine)).plan()
     assert planned is not None
     assert (planned.number, planned.held_back) == (case.number, case.why)

@@ -366,7 +366,7 @@ def test_a_removal_that_is_held_back_still_says_what_an_earlier_one_removed(
     assert LogRetention(workspace, contract, engine._snapshot).remove(planned) == held_back  # pyright: ignore[reportPrivateUsage]
 
 
-def test_a_watermark_beyond_all_events_removes_no_more_than_the_newest_event(engine: Engine) -> None:
+def test_with_a_watermark_beyond_all_events_retention_counts_from_the_newest_event(engine: Engine) -> None:
     engine.ingestion.control_batches.watermark({"l": START + 90 * DAY, "r": START + 90 * DAY})  # as a drain of tables that look back far
     for name in engine.assets:
         engine.advance(name)

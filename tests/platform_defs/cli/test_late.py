@@ -59,7 +59,7 @@ def test_the_count_of_a_refused_table_is_unknown(monkeypatch: pytest.MonkeyPatch
     assert "Not counted: firsts. `tidemark status` gives the reason." in out
 
 
-def test_the_rows_of_a_source(monkeypatch: pytest.MonkeyPatch, engine: Engine) -> None:
+def test_the_late_rows_of_a_source_are_shown(monkeypatch: pytest.MonkeyPatch, engine: Engine) -> None:
     assert _late(monkeypatch, engine, "l").startswith("Late rows of l for pairs: 2\n")
     assert _late(monkeypatch, engine, "r") == "No row of r is late for pairs.\n"
     [row] = json.loads(_late(monkeypatch, engine, "l", "--asset", "firsts", "--limit", "1", "--json"))["rows"]

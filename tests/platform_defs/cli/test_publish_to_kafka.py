@@ -1,4 +1,4 @@
-"""`tidemark publish --kafka`: what it prints, and which arguments it refuses."""
+"""`tidemark publish --kafka`: its output, and the arguments that it refuses."""
 
 import json
 from collections.abc import Sequence
@@ -27,7 +27,7 @@ def _main(
     return code, out + err
 
 
-def test_it_prints_the_topic_and_what_was_written(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
+def test_the_topic_and_the_numbers_of_steps_and_records_are_printed(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]):
     code, out = _main(monkeypatch, capsys, "board", "--kafka")
     assert (code, out) == (0, "The topic best has board up to step 7; written now: 2 steps, 1,234 records\n")
     code, out = _main(monkeypatch, capsys, "board", "--kafka", "--json")

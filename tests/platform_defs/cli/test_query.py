@@ -128,7 +128,7 @@ def test_a_table_without_rows_is_named_with_the_command_that_makes_it(
         "",
     ],
 )
-def test_what_is_no_query_is_refused(monkeypatch: pytest.MonkeyPatch, engine: Engine, tmp_path: Path, statement: str) -> None:
+def test_a_statement_that_is_no_query_is_refused(monkeypatch: pytest.MonkeyPatch, engine: Engine, tmp_path: Path, statement: str) -> None:
     version = engine.lake.version("events/l")
     with pytest.raises(QueryError, match=r"^(The SQL begins with .*legal: one query|The query failed)"):
         _query(monkeypatch, engine, statement.format(file=tmp_path / "written.csv"))
@@ -180,7 +180,7 @@ def _compiled_plans(spark: SparkSession) -> Iterator[None]:
         spark.conf.set(key, value)
 
 
-def test_rows_below_deletion_vectors_are_left_out(monkeypatch: pytest.MonkeyPatch, engine: Engine, copy_engine: CopyEngine) -> None:
+def test_rows_that_deletion_vectors_delete_are_left_out(monkeypatch: pytest.MonkeyPatch, engine: Engine, copy_engine: CopyEngine) -> None:
     copy = copy_engine(engine)
     total = copy.lake.path("total")
     copy.spark.sql(f"ALTER TABLE delta.`{total}` SET TBLPROPERTIES ('delta.enableDeletionVectors' = true)")

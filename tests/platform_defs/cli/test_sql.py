@@ -153,7 +153,7 @@ def test_the_plan_of_a_selection_says_how_far_back_late_rows_are_added(tmp_path:
 
 @pytest.mark.spark
 @pytest.mark.usefixtures("parameters")
-def test_rows_of_a_source_by_the_time_of_the_ingest(folder: Path):
+def test_a_table_with_proctime_is_read_but_not_windowed_by_it(folder: Path):
     declared = (
         "CREATE TABLE t (user_id STRING, page STRING, ms BIGINT, p AS PROCTIME()) "
         "WITH ('connector' = 'filesystem', 'format' = 'json', 'path' = 'rows.json');"
@@ -192,7 +192,7 @@ def test_topics_are_printed_as_connections(tmp_path: Path):
         ("CREATE TABLE t (a STRING); SELECT a FROM t", "the connector '' of table 't' is refused"),
     ],
 )
-def test_what_cannot_be_read_is_refused(tmp_path: Path, text: str, message: str):
+def test_a_query_of_a_table_that_cannot_be_read_is_refused(tmp_path: Path, text: str, message: str):
     with pytest.raises(SqlError, match=message):
         run(written(tmp_path, text))
 
