@@ -28,9 +28,9 @@ from platform_defs.safe_text import one_line, printable, shortened
 
 COUNTS = ("rows_read", "accepted", "duplicate", "quarantined", "markers", "warned")
 USUAL = ("rows_read", "accepted")
-"""The counts that a table of batches always shows; each other count is shown only if it is not 0 in a batch."""
+"""The counts that a table of batches always shows; it leaves out each other count that is 0 in every batch."""
 RARE = ("markers", "warned")
-"""The counts of which a table of sources shows each only if it is not 0 for a source."""
+"""The counts that a table of sources leaves out if they are 0 for every source."""
 LONGEST_CELL = 200
 """The longest value in a table, in characters; JSON shows all of it."""
 _ANY_WIDTH = 10_000
@@ -79,7 +79,7 @@ def show(as_json: bool, report: dict[str, Any], table: Callable[[dict[str, Any]]
 
 
 def head_of(rows: DataFrame, limit: int) -> dict[str, Any]:
-    """The number of a frame's rows as `total`, and the first rows as plain data as `rows`."""
+    """`total`, the number of a frame's rows, and `rows`, the first of them as plain data."""
     first = rows.limit(limit).select(F.to_json(F.struct("*"), {"ignoreNullFields": "false"})).collect()
     return {"total": rows.count(), "rows": [from_json(row[0]) for row in first]}
 

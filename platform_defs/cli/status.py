@@ -21,7 +21,7 @@ from platform_defs.engine.operations.in_parallel import compute_in_parallel
 
 _DIFFERS = "ledger_differs_from_log"
 _RARE_TERMS = ("filtered", "missing", "extra")
-"""The terms of which a printed table of rows by side shows each only if it is not 0, since not all terms fit in 80 columns."""
+"""The terms that a printed table of rows by side leaves out if they are 0 on every side, since not all terms fit in 80 columns."""
 _EQUAL = "[green]The table equals a recomputation[/] from the changelog that it reads."
 
 

@@ -197,7 +197,7 @@ class DagsterReports:
 
     @contextmanager
     def stored_at_end(self) -> Iterator[None]:
-        """At the end of a stream, also after an error, log the remaining reports. If that fails too, the stream's error is raised."""
+        """At the end of a stream, also after an error, log the remaining reports. After an error, errors of the logging are ignored."""
         try:
             yield
         except LawError as error:

@@ -79,7 +79,7 @@ class ChangelogRetention:
         return sql_rows(self.workspace.lake, {"changes": self.asset.changelog}, sql).to_pylist()[0]["rows"]
 
     def _last_old_step(self, before: int) -> int:
-        """The last step before the first one that is not older than a time (epoch ms); 0 if there is none."""
+        """The last of the oldest steps that are all older than a time (epoch ms); 0 if the first step is not."""
         later = f"min(CASE WHEN {before_sql(CHANGED_AT, before)} THEN NULL ELSE {STEP} END)"
         sql = f"SELECT {later} AS later, max({STEP}) AS newest FROM changes"
         [steps] = sql_rows(self.workspace.lake, {"changes": self.asset.changelog}, sql).to_pylist()
