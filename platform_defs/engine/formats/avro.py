@@ -1,7 +1,7 @@
-"""Reads the Avro values of Kafka records with the schema with which they were written.
+"""Decodes the Avro values of Kafka records. Each value is decoded with its writer schema: the schema that it was written with.
 
-Either all values have one schema, and a value is the Avro encoding alone. Or values are in Confluent's wire format: a zero byte, the id of
-the schema in a registry as four bytes, and the encoding.
+Either all values of a source have one schema, and a value is the Avro encoding alone. Or values are in Confluent's wire format: a zero
+byte, the id of the schema in a registry as four bytes, and the encoding.
 """
 
 import json
@@ -30,9 +30,10 @@ from platform_defs.safe_text import printable, shortened
 
 _PARSED, _ENCODED, _ID = temporary("parsed"), temporary("encoded"), temporary("schema_id")
 _HEAD_BYTES = 5
-"""The length of the zero byte and the id of a schema before a value."""
+"""The length of the header of Confluent's wire format, in bytes: the zero byte and the id of the schema."""
 _MOST_SCHEMAS = 200
-"""The most schemas with which one batch is decoded, the most frequent ones: damaged records may have any id."""
+"""The largest number of schemas for one batch; the most frequent ones are used. Damaged records may contain any id, and each id costs a
+request to the registry."""
 _MANY_SCHEMAS = (
     f"too many Avro schemas: only the {_MOST_SCHEMAS} most frequent ones of a batch are read; send this record again, whose schema id is "
 )
@@ -41,10 +42,10 @@ _NO_HEADER = "not Confluent's wire format: no zero byte and id of a schema befor
 
 
 def avro_rows(records: DataFrame, contract: SourceContract, avro: Avro, columns_of_parts: Mapping[str, Column], fault: Column) -> DataFrame:
-    """The rows of Avro values.
+    """The raw rows of Avro values.
 
     Args:
-        records: the records, with the column `value` (binary), `_path` and `arrival`.
+        records: the records, with the columns `value` (binary), `_path` and `arrival`.
         contract: the source's contract.
         avro: how the values are written.
         columns_of_parts: by name, the raw values of columns that are read from another part of the record than its value.
@@ -98,7 +99,7 @@ def _raw_as_hex() -> Column:
 def _rows_with_registered_schema(
     records: DataFrame, contract: SourceContract, schema: RegisteredSchema, columns_of_parts: Mapping[str, Column], fault: Column
 ) -> DataFrame:
-    """The rows of values that were written with one schema of a registry; they are rejected if Spark cannot read this schema."""
+    """The rows of values with one schema of a registry. All are rejected if the schema is not Avro or Spark cannot read it."""
     if schema.kind != "AVRO":
         return _rejected_records(records, contract, F.coalesce(fault, F.lit(f"its schema is not Avro but {printable(schema.kind)}")))
     try:
@@ -109,7 +110,7 @@ def _rows_with_registered_schema(
 
 
 def _reason_of_schema(error: AnalysisException | Py4JJavaError) -> str:
-    """Why Spark cannot read a schema. An error that has another cause is raised."""
+    """Why Spark cannot read a schema. Raises the error if the schema is not its cause."""
     if isinstance(error, AnalysisException):
         return shortened(printable(error.getCondition() or str(error)))
     if read_error(error).kind != "content":
@@ -118,7 +119,7 @@ def _reason_of_schema(error: AnalysisException | Py4JJavaError) -> str:
 
 
 def schema_fault(spark: SparkSession, schema: str) -> str | None:
-    """Why Spark cannot read values of a record's schema; None if it can. Needs no job."""
+    """Why Spark cannot read values with an Avro schema of a record; None if it can. Runs no Spark job."""
     try:
         parsed: Any = spark.range(0).select(from_avro(F.lit(None).cast("binary"), schema).alias(_PARSED)).schema[_PARSED].dataType
     except (AnalysisException, Py4JJavaError) as error:
@@ -127,7 +128,10 @@ def schema_fault(spark: SparkSession, schema: str) -> str | None:
 
 
 def _field_twice(kind: DataType) -> str | None:
-    """The fault that Spark cannot distinguish two fields of a record, also a nested one: it would read no value; None if there is none."""
+    """The fault of a record, or of a nested record, with two fields whose names differ only in case; None if there is none.
+
+    Spark cannot distinguish the two fields, and would read no value.
+    """
     twice = next(filter(None, (first_duplicate(record.names) for record in nested_structs(kind))), None)
     return None if twice is None else f"it has the field {twice!r} twice, in different case"
 
@@ -154,7 +158,7 @@ def _rows_with_schema(
 
 
 def _is_damaged(struct: StructType, schema: str) -> Column:
-    """Whether a value cannot be read. Spark returns a record of nulls for it, so a record of nulls is encoded again and compared."""
+    """Whether a value cannot be read. Spark returns a record of nulls for it, so each record of nulls is encoded again and compared."""
     only_nulls = reduce(Column.__and__, [F.col(_PARSED).getField(name).isNull() for name in struct.names], F.lit(True))
     if not _may_be_null(schema):
         return only_nulls

@@ -1,4 +1,4 @@
-"""The error of the file of the connections. The engine catches it, since a secret of a topic is read only when the engine connects."""
+"""The error of the connections file. The engine catches this error, because a topic's secrets are read only when the engine connects."""
 
 from operators.errors import TidemarkError
 
@@ -6,7 +6,7 @@ VARIABLE = "TIDEMARK_CONNECTIONS"
 
 
 class ConnectionsError(TidemarkError, ValueError):
-    """The file of the connections cannot be read, or does not match its schema."""
+    """The connections file cannot be read or does not match its schema, or an environment variable that it needs has no legal value."""
 
     @classmethod
     def of(cls, file: str, reason: object) -> "ConnectionsError":

@@ -1,8 +1,8 @@
 """Reads CSV files.
 
-Columns are matched by the names in each file's header. A later line that is the same as the header is a row, as in Spark. With the option
-`header` = `false` a file has no header, and its fields are the columns of the contract in order. A field must not contain a line break.
-With the option `comment`, lines that begin with its character are skipped.
+Columns are matched by the names in each file's header; case is ignored. A later line that is the same as the header is a row, as in Spark.
+With the option `header` = `false` a file has no header, and its fields are the columns of the contract's schema in order. A field must not
+contain a line break. With the option `comment`, lines that begin with its character are skipped.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from platform_defs.engine.formats.text import BLANK, CORRUPT, PARSED, LineColumn
 
 _NO_HEADER = "for files without a header, set the source's option `header` to `false`"
 HEADER_FAULT = "the file's header"
-"""The begin of the fault of each line of a file whose header is not usable; the first of these lines is the header."""
+"""The prefix of the fault of each line of a file whose header is not usable. The first of these lines is the header itself."""
 _MOST_FIELDS = 20_000  # Spark's parser fails with more than 20,480
 
 
@@ -44,14 +44,14 @@ def csv_rows(spark: SparkSession, contract: SourceContract, files: Sequence[File
 
 
 def _lines(spark: SparkSession, files: Sequence[File], ordered: Sequence[File], style: CsvStyle, *, with_split: bool = False) -> DataFrame:
-    """The lines that are not blank or comments; see `lines`."""
+    """The lines that are neither blank nor comments; see `lines`."""
     found = lines(spark, files, ordered, "".join(c for c in BLANK if c not in style.sep), with_split=with_split)
     is_comment = F.startswith(F.ltrim("value", F.lit("\ufeff")), F.lit(style.comment))
     return found.where(~is_comment) if style.comment else found
 
 
 def _rows_below(rows: DataFrame, contract: SourceContract, header: str, is_header: Column) -> DataFrame:
-    """The rows below a header. If the header is not usable, all lines are rejected, even the header itself, which may be a row.
+    """The rows below a header. If the header is not usable, all lines are rejected, and also the header, since it may be a row.
 
     Args:
         rows: the lines.
@@ -115,7 +115,7 @@ def _nested_fault(contract: SourceContract, names: Sequence[str]) -> str | None:
 
 
 def _quote_fault(style: CsvStyle) -> Column:
-    """The fault of a line with a part of a quoted field that contains a line break; Spark would read the part as a whole field."""
+    """The fault of a line with only a part of a quoted field that contains a line break. Spark would read the part as a whole field."""
     text = F.col("value")
     for escaped in (style.escape * 2, style.escape + style.quote) if style.escape != style.quote else ():
         text = F.replace(text, F.lit(escaped), F.lit(""))

@@ -37,7 +37,7 @@ class CsvStyle:
 
     @classmethod
     def of(cls, options: Mapping[str, str]) -> "CsvStyle":
-        r"""The dialect that Spark uses with these options.
+        r"""The dialect of a contract's options: as in Spark, except that by default files have a header and `escape` is a double quote.
 
         >>> CsvStyle.of({"delimiter": "\\t", "quote": "'"}) == CsvStyle(sep="\t", quote="'")
         True

@@ -1,7 +1,7 @@
 """Writes a Delta table's change data feed to a landing folder: each version that changed rows becomes one file of a source.
 
-The files are ingested like all others, exactly once. So a leaderboard can read the inserts, updates and deletes of a table that another
-system writes.
+The files are ingested like all others, exactly once. So an operator with the parameter `change`, such as a leaderboard, can read the
+inserts, updates and deletes of a table that another system writes.
 """
 
 import json
@@ -66,9 +66,9 @@ class ChangeFeedError(TidemarkError, RuntimeError):
     def other_table(cls, table: str, folder: Path, id_in_folder: str, id_of_table: str) -> "ChangeFeedError":
         """The folder contains versions of a table with another id."""
         return cls(
-            f"{folder} contains changes of the table with the id {id_in_folder}, but {table} has the id {id_of_table}: it was created "
-            "again, or is another table. Land its changes into a new source; or delete the tables computed from the source, the source's "
-            "folder and its log, and start again"
+            f"{folder} contains changes of the table with the id {id_in_folder}, but {table} has the id {id_of_table}: the table was "
+            "created again, or is another one. Land its changes into a new source; or delete the tables computed from the source, the "
+            "source's folder and the source's event log, and start again"
         )
 
     @classmethod
@@ -76,13 +76,13 @@ class ChangeFeedError(TidemarkError, RuntimeError):
         """A version has landed that is newer than the table's newest version."""
         return cls(
             f"{folder} contains version {landed} of {table}, whose newest version is {version}: the table was created again, or restored. "
-            "Land its changes into a new source; or delete the tables computed from the source, the source's folder and its log, and start "
-            "again"
+            "Land its changes into a new source; or delete the tables computed from the source, the source's folder and the source's event "
+            "log, and start again"
         )
 
     @classmethod
     def unreadable_id(cls, path: Path) -> "ChangeFeedError":
-        """The file with the table's id is damaged."""
+        """The file with the table's id and the newest landed version is damaged."""
         return cls(
             f"{path} does not contain the id of the table whose changes the folder has; legal: "
             '{"id": "<Delta\'s table id>", "version": <the newest landed version, a whole number>}'
@@ -95,7 +95,7 @@ class LandedVersion:
 
     Args:
         version: the version.
-        rows: the number of changed rows.
+        rows: the number of changes, which are the rows of its file. An update counts as two: `-U` and `+U`.
     """
 
     version: int
@@ -107,11 +107,11 @@ def land_changes(table: str, folder: Path, *, first: int = 0, storage_options: d
 
     Each version becomes one Parquet file, which is built in memory. It has the table's columns, `change` (`+I`, `-U`, `+U` or `-D`),
     `commit_version` (bigint) and `committed_at` (timestamp); removed rows precede added ones. The source's contract must have the column
-    `change`, which an operator reads as the change kind. A second call lands only newer versions, even if the files of the first one were
+    `change`, which an operator reads as the change kind. A second call lands only newer versions, even if the files of the first call were
     removed after their ingest.
 
-    The modification times of the files increase with the versions, even if the clock steps back: ingest orders files by them. Only one
-    process at a time lands changes in a folder.
+    The modification times of the files increase with the versions, even if the clock steps back, because ingest orders files by
+    modification time. Only one process at a time lands changes in a folder.
 
     Args:
         table: the table, a path or a URI.
@@ -123,11 +123,12 @@ def land_changes(table: str, folder: Path, *, first: int = 0, storage_options: d
         The landed versions; a version that changed no row is left out, and no file is written for it.
 
     Raises:
-        ChangeFeedError: the table has no change data feed, has a column with one of these names, or is not the table whose changes the
-            folder contains (it is another one, or was created again); or the folder cannot be used, or another process uses it.
+        ChangeFeedError: the table has no change data feed, has a column with one of these three names, or is not the table whose changes
+            the folder contains (it is another one, or was created again or restored); or the folder cannot be used, or another process
+            uses it.
     """
     with _reading(table):
-        DeltaTable(table, storage_options=storage_options)  # before the lock, so that the name of no table leaves no folder
+        DeltaTable(table, storage_options=storage_options)  # before the lock, so that no folder is created if there is no such table
     with _using(table, folder), _holding(table, folder):
         with _reading(table):
             delta = DeltaTable(table, storage_options=storage_options)
@@ -173,7 +174,7 @@ def _using(table: str, folder: Path) -> Iterator[None]:
 def _newest_landed(delta: DeltaTable, table: str, table_id: str, folder: Path) -> int:
     """The newest landed version; -1 if there is none. Raises if a folder contains changes of another table.
 
-    A folder that an older version of Tidemark wrote has no id to compare, or no version; its files then have the version.
+    Older versions of Tidemark wrote no `_table.json`, or one without a version; then the version comes from the names of the landed files.
     """
     path, noted = folder / _POSITION, -1
     if path.exists():
@@ -205,7 +206,7 @@ def _write_position(path: Path, table_id: str, version: int) -> None:
 
 
 def _land(delta: DeltaTable, table: str, table_id: str, version: int, folder: Path) -> LandedVersion:
-    """Land a version, then note it as landed: after a kill in between, its file shows that it was landed."""
+    """Land a version, then record it as landed. After a kill between the two, the version's file shows that the version was landed."""
     with _reading(table):
         rows = pa.table(delta.load_cdf(starting_version=version, ending_version=version))
         changes = _with_own_names(rows)

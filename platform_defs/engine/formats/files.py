@@ -24,7 +24,7 @@ frame, as a shorter file. It reads a `.snappy` or `.lz4` in another framing than
 TOPIC = "kafka:"
 """The prefix of the path of a range of offsets of a Kafka topic; see `topics`."""
 UNREAD, RETRY = "unread", "retry"
-"""The marks of a ledger offset: no row of the file could be read; or a user requests that it is read again."""
+"""The marks of a ledger offset: `unread` if no row of the file could be read, `retry` if a user requests that the file is read again."""
 _NOT_UTF8 = re.compile("[\udc80-\udcff]")
 _PLAIN = frozenset("/:@&=+$,;_-!.~'()*")
 _is_plain = re.compile(r"[A-Za-z0-9/:@&=+$,;_\-!.~'()*]*").fullmatch
@@ -59,7 +59,7 @@ class File:
 
     @cached_property
     def keys(self) -> tuple[str, ...]:
-        """The file's possible keys in the ledger: `./` and the decoded path below its source's folder, and the whole path."""
+        """The file's possible keys in the ledger: `./` and the decoded path below the source's folder, if it is there; the whole path."""
         whole, root = decoded_path(self.path), "" if self.folder is None else f"{without_scheme(self.folder).rstrip('/')}/"
         return (f"./{whole.removeprefix(root)}", whole) if root and whole.startswith(root) else (whole,)
 
@@ -104,7 +104,7 @@ class Recorded:
 
     Args:
         is_read: whether rows of it were read.
-        refused: how many retries were requested before the newest try that could read no row; None if there was no such try.
+        refused: how many retries were requested before the newest try that could read no row; None if no try failed.
         retries: how often a user has requested to read it again unchanged.
     """
 
@@ -114,7 +114,7 @@ class Recorded:
 
     @property
     def is_known(self) -> bool:
-        """Whether the file need not be read: it was read, or was refused after the newest request."""
+        """Whether the file need not be read: it was read, or no row of it could be read after the newest request for a retry."""
         return self.is_read or (self.refused is not None and self.refused >= self.retries)
 
     def with_status(self, status: int) -> "Recorded":
@@ -165,7 +165,10 @@ class FileRecords:
         return any(state.is_read for state in self._recorded_states(file).values())
 
     def with_fault(self, file: File) -> File:
-        """The file with its number of retries, and with a fault if it must not be read: it is empty, or it changed after it was read."""
+        """The file with its number of retries, and with a fault if it is empty, or changed after rows of it were read.
+
+        Only for a file whose present state was not read; see `has_present_state`.
+        """
         states = self._recorded_states(file)
         file = replace(file, retries=states.get((file.modified, file.length), Recorded()).retries)
         if any(state.is_read for state in states.values()):
@@ -217,7 +220,7 @@ def is_hidden(name: str) -> bool:
 
 
 def found_file(path: str, source: str, root: str) -> File | None:
-    """A local file in its present state; None if it does not exist or is a link. It has a fault if Spark cannot open it.
+    """A local file in its present state; None if it does not exist or is a symbolic link. It has a fault if Spark cannot open it.
 
     Args:
         path: its path.

@@ -25,7 +25,7 @@ def client_options(options: Mapping[str, str]) -> dict[str, str]:
 def with_timeouts(options: Mapping[str, str]) -> dict[str, str]:
     """The options of a client with timeouts. A request fails after 20 s, unless the options set another timeout.
 
-    Kafka refuses a timeout of a call, which may take several requests, that is shorter than the timeout of a request.
+    A call may take several requests. Kafka refuses a timeout of a call that is shorter than the timeout of a request.
     """
     given = {name: int(options[name]) for name in (_OF_REQUEST, _OF_CALL) if options.get(name, "").isdecimal()}
     request, call = min(_TIMEOUT_MS, given.get(_OF_CALL, _TIMEOUT_MS)), max(_TIMEOUT_MS, given.get(_OF_REQUEST, _TIMEOUT_MS))

@@ -29,7 +29,7 @@ class Avro:
 
     Args:
         schema: the schema as JSON; None with a registry.
-        file: the file that the schema was read from, for an error.
+        file: the file that the schema was read from, for error messages; None with a registry.
         registry: the registry; None with one schema.
     """
 
@@ -66,11 +66,11 @@ class Topics:
 
     @property
     def subscribed(self) -> list[str]:
-        """The topics that are named one by one; none if a pattern names them."""
+        """The topics that are named one by one; empty if a pattern names them."""
         return [name.strip() for name in self.option("subscribe").split(",")] if self.option("subscribe") else []
 
     def reads(self, topic: str) -> bool:
-        """Whether the topic of this name is read."""
+        """Whether the topic of this name is read; also True if Python cannot match the pattern, since Java may match it."""
         if self.subscribed:
             return topic in self.subscribed
         try:
@@ -90,5 +90,5 @@ class Topics:
 
     @property
     def reading(self) -> str:
-        """A text of all options that decide which rows are read from a record; it changes when they do."""
+        """A text that identifies all options that decide which rows are read from a record: it changes if one of these options changes."""
         return repr((sorted(self.columns.items()), self.avro))

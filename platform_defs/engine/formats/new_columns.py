@@ -15,7 +15,8 @@ from platform_defs.engine.formats.parquet import parquet_schema
 from platform_defs.engine.formats.raw_rows import PATH
 from platform_defs.engine.formats.text import header, lines
 
-_MOST = 1_000
+_MOST_JSON_COLUMNS = 1_000
+"""The largest number of new columns that are read from JSON files, in case the keys of JSON objects are data."""
 
 
 @dataclass(frozen=True)
@@ -24,7 +25,7 @@ class NewColumn:
 
     Args:
         name: its name.
-        type: its type; string if the format has no types.
+        type: its type, for a number the widest of its kind; string if the format has no types, or if files have different types.
         path: the first file of its format that has it, in order of arrival.
     """
 
@@ -36,7 +37,7 @@ class NewColumn:
 def new_columns(spark: SparkSession, contract: SourceContract, files: Sequence[File]) -> list[NewColumn]:
     """The columns that the contract does not name, ordered by name; one column for names that differ only in case.
 
-    JSON files must be read for this, because only their rows have the names.
+    JSON files must be read to their end for this, because the names are in the rows.
     """
     declared = {c.lower() for c in contract.struct.fieldNames()}
     columns_by_name: dict[str, NewColumn] = {}
@@ -53,7 +54,7 @@ def _columns_in_json(spark: SparkSession, contract: SourceContract, files: Seque
         return []
     declared = F.array(*map(F.lit, contract.struct.fieldNames()))
     keys = lines(spark, files, files).select(PATH, ARRIVAL, F.explode(F.array_except(F.json_object_keys("value"), declared)).alias("name"))
-    paths_by_column = keys.groupBy("name").agg(F.min_by(PATH, ARRIVAL).alias("path")).orderBy("name").limit(_MOST).collect()
+    paths_by_column = keys.groupBy("name").agg(F.min_by(PATH, ARRIVAL).alias("path")).orderBy("name").limit(_MOST_JSON_COLUMNS).collect()
     return [NewColumn(name, StringType(), path) for name, path in paths_by_column]
 
 
@@ -74,7 +75,7 @@ def _widest(type_: DataType) -> DataType:
 
 
 _FORMATS: Mapping[str, Callable[[SparkSession, SourceContract, Sequence[File]], Iterable[NewColumn]]] = {
-    ".json": _columns_in_json,  # first, as only JSON names are case-sensitive
+    ".json": _columns_in_json,  # first, so that the spelling in JSON files wins: only JSON names are case-sensitive
     ".jsonl": _columns_in_json,
     ".ndjson": _columns_in_json,
     ".csv": _columns_in_csv,

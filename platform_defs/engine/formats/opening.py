@@ -1,7 +1,7 @@
 """Opens input files with Spark's readers.
 
-If a file's name contains a colon, as ISO times do, Hadoop can neither build the name of its checksum file nor expand wildcards. Such
-files are read by their literal paths, without checksums.
+If a file's path contains a colon, as ISO times do, Hadoop can neither build the path of the checksum file nor expand wildcards. A file
+with a colon in its path is therefore read by its literal path, without a checksum.
 """
 
 from collections.abc import Callable, Sequence

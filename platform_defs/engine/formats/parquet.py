@@ -33,7 +33,7 @@ def parquet_schema(spark: SparkSession, file: File) -> StructType:
     Python or JVM class as a column's type, which PySpark would import.
 
     Raises:
-        Py4JJavaError: the file has no footer.
+        Py4JJavaError: the file cannot be opened, or has no footer.
         AnalysisException: Spark does not support the columns.
     """
     return _struct(_schema_json(spark, file))
@@ -44,7 +44,7 @@ def _schema_json(spark: SparkSession, file: File) -> str:
     parquet = jvm.org.apache.parquet
     convert = jvm.org.apache.spark.sql.execution.datasources.parquet.ParquetToSparkSchemaConverter
     path, conf = hadoop_path(spark, file)
-    options = parquet.HadoopReadOptions.builder(conf, path).build()  # by default, Hadoop's configuration files are parsed again
+    options = parquet.HadoopReadOptions.builder(conf, path).build()  # the default options parse Hadoop's configuration files again
     reader = parquet.hadoop.ParquetFileReader.open(parquet.hadoop.util.HadoopInputFile.fromPath(path, conf), options)
     try:
         columns = reader.getFileMetaData().getSchema()
@@ -73,7 +73,7 @@ def _rows(spark: SparkSession, contract: SourceContract, schema: StructType, fil
 
     def read_rows(reader: DataFrameReader, paths: list[str]) -> DataFrame:
         rows = reader.schema(stored).parquet(*paths)
-        metadata = rows.metadataColumn("_metadata")  # a file may have a column of that name, so not by name
+        metadata = rows.metadataColumn("_metadata")  # not by name, as a file may have a column of that name
         path = metadata.getField("file_path")
         position = arrival(files, ordered, path, metadata.getField("row_index"))
         malformed = F.coalesce(*typed.faults).alias(MALFORMED)

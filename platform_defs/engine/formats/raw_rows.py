@@ -24,7 +24,7 @@ TYPE_FAULT = "type: "
 """The prefix of a reader's reason to reject a row for a value of another type; any other reason means that the row cannot be parsed."""
 _LONGEST_TYPE = 200
 POSITION_BITS = 42
-"""The bits of `arrival` that contain a row's position in its file, or a record's offset."""
+"""The number of low bits of `arrival`, which contain a row's position in its file or a record's offset. The file's rank is above them."""
 
 
 def as_text(struct: StructType) -> StructType:
@@ -38,7 +38,7 @@ def type_fault(field: StructField, stored_type: DataType | None = None) -> str:
 
     Args:
         field: the column.
-        stored_type: its type in the file, if the format has types.
+        stored_type: the value's type in the file; None if the format has no types.
     """
     difference = "" if stored_type is None else f" but {shortened(printable(stored_type.simpleString()), _LONGEST_TYPE)}"
     fix = "; the first file with this column had that type: send it as that type, or under another name"
@@ -53,7 +53,7 @@ def new_column_fault(contract: SourceContract, names: Sequence[str]) -> str | No
 
 
 def whole_files(spark: SparkSession, contract: SourceContract, files: Sequence[File], ordered: Sequence[File], reason: str) -> DataFrame:
-    """One rejected row for each file without readable rows, so that the file is in quarantine."""
+    """One rejected row for each file of which no row is read, so that the file is in quarantine; its original row is the path."""
     paths = pa.array([f.path for f in files], pa.string())
     positions = pa.array([ordered.index(f) << POSITION_BITS for f in files], pa.int64())
     return reject_rows(spark.createDataFrame(pa.table({"value": paths, PATH: paths, ARRIVAL: positions})), contract, reason)
@@ -73,7 +73,7 @@ def arrival(files: Sequence[File], ordered: Sequence[File], path: Column, positi
 
 
 def _rank(path: Column, ranks: Sequence[tuple[str, int]]) -> Column:
-    """A path's rank, by binary search: it is computed for every row, and a map would compare all paths one by one."""
+    """A path's rank, by binary search. It is computed for every row, and Spark would search a map by comparing all paths one by one."""
     if len(ranks) == 1:
         only_path, rank = ranks[0]
         unknown_file = F.raise_error(F.concat(F.lit("rows of a file that is not of this micro-batch: "), path)).cast("bigint")

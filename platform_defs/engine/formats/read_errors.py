@@ -86,12 +86,12 @@ class _Cause:
 
 
 def read_error(error: Exception) -> ReadError:
-    """Classify an error that was raised by reading one file."""
+    """Classify an error that was raised by reading files."""
     return classify_error(str(error))
 
 
 def classify_error(text: str) -> ReadError:
-    """Classify the text of an error, with the JVM's stack traces, that was raised by reading one file.
+    """Classify the text of an error that was raised by reading files, including the JVM's stack traces.
 
     >>> classify_error(": java.net.SocketTimeoutException: Read timed out")
     ReadError(kind='transient', reason='SocketTimeoutException: Read timed out')

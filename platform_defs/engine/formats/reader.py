@@ -20,7 +20,8 @@ from platform_defs.engine.formats.topics import topic_rows
 __all__ = ["MALFORMED", "PATH", "RAW", "READER_VERSION", "RECORD", "File", "is_columnar", "is_text_file", "of_known_format", "read"]
 
 READER_VERSION = 8
-"""The version of the readers. Increment it when a change reads other rows from the same files: uncommitted rows are then not reused."""
+"""The version of the readers. Increment it if a change makes them read other rows from the same files, so that uncommitted rows of the
+earlier version are not reused."""
 
 
 def is_columnar(files: Sequence[File]) -> bool:
@@ -40,12 +41,12 @@ def of_known_format(file: File) -> File:
 
 
 def read(spark: SparkSession, contract: SourceContract, files: Sequence[File]) -> DataFrame:
-    """The rows of files, not validated yet. A file without a fault must be of a known format.
+    """The raw rows of files, not validated yet. A file without a fault must be of a known format.
 
     Returns:
         The contract's columns (atomic ones as string, or with their declared type if the file has it), `_raw` (the original row), `_path`,
-        `_malformed` (why the row cannot be parsed, or null) and `arrival` (bigint: ordered by modification time, path and position). With
-        records of topics also `_record` (their parts other than the value).
+        `_malformed` (why the row cannot be parsed or has a value of another type, or null) and `arrival` (bigint: ordered by modification
+        time, path and position). With records of topics also `_record` (their parts other than the value).
     """
     ordered = sorted(files)
     frames = [

@@ -1,7 +1,7 @@
-"""Reads released records: files of JSON lines with all parts that a source reads of a record, to which rejected records are released.
+"""Reads released records: a release of a topic's rejected records writes them to a file of JSON lines, one line for each record.
 
 A line has `value`, the record's value as text; or `hex`, the value's bytes in hexadecimal, if it is not text. If both are null, the record
-has no value. A line also has `record`, an object of texts: the other parts of the record, by column of the source.
+has no value. A line also has `record`, an object of texts: the other parts of the record that the source reads, by column of the source.
 """
 
 from collections.abc import Sequence
@@ -20,7 +20,7 @@ from platform_defs.engine.formats.text import lines
 from platform_defs.engine.formats.topics import NO_VALUE
 
 RECORDS = ".records"
-"""The suffix of such files."""
+"""The suffix of files of released records."""
 _LINE, _FAULT, _PARTS = temporary("line"), temporary("fault"), temporary("parts")
 _MAP = "map<string,string>"
 _NO_RECORD = "the line is no released record: a JSON object with value or hex, and record"
@@ -53,11 +53,11 @@ def _record_part_or_field(name: str) -> Column:
 
 
 def record_lines(rows: DataFrame, not_text: str) -> Column:
-    """The lines for rejected records.
+    """The JSON lines that release rejected records.
 
     Args:
         rows: rows of a quarantine.
-        not_text: the reason of rows whose value is not text.
+        not_text: the reason in the quarantine for a value that is not text.
     """
     is_hex, raw = F.col("reason") == F.lit(not_text), F.col(RAW.removeprefix("_"))
     value = F.when(~is_hex & ~F.endswith("reason", F.lit(NO_VALUE)), raw).alias("value")

@@ -12,9 +12,9 @@ from platform_defs.safe_text import printable, shortened, without_credentials
 
 _CONFLICT, _UNPROCESSABLE = 409, 422
 _NO_SCHEMA = (40403, 40400)
-"""The registry's own codes of an unknown schema. The status 404 alone may be the answer of a proxy, or of a server at a wrong URL."""
+"""The registry's own codes for an unknown schema. The HTTP status 404 alone may come from a proxy, or from a server at a wrong URL."""
 _DEFAULTS = {"timeout": 20, "max.retries": 1}
-"""By default the client waits for an answer without an end; an ingest holds the ledger's lock in that time. The timeout is in seconds."""
+"""By default the client waits for an answer without a limit, and an ingest holds the ledger's lock meanwhile. The timeout is in seconds."""
 _FILES = ("ssl.ca.location", "ssl.certificate.location", "ssl.key.location")
 
 
@@ -62,7 +62,7 @@ class RegisteredSchema:
 
 
 def schema_reader(registry: Registry) -> Callable[[int], RegisteredSchema | None]:
-    """A function that returns the schema with an id in a registry; None if there is none. It raises `RegistryError`."""
+    """A function that returns the schema with a given id in a registry; None if there is none. Both may raise `RegistryError`."""
     client = _client(registry)
 
     @lru_cache(maxsize=1_000)
@@ -79,7 +79,7 @@ def schema_reader(registry: Registry) -> Callable[[int], RegisteredSchema | None
 
 
 def schema_registrar(registry: Registry) -> Callable[[str, str], int]:
-    """A function that registers an Avro schema (its second argument) for a subject and returns its id. It raises `RegistryError`."""
+    """A function that registers an Avro schema (its second argument) for a subject and returns its id. Both may raise `RegistryError`."""
     client = _client(registry)
     from confluent_kafka.schema_registry import Schema
 
@@ -96,7 +96,7 @@ def schema_registrar(registry: Registry) -> Callable[[str, str], int]:
 
 
 def _client(registry: Registry) -> Any:
-    """Confluent's client. It raises `RegistryError`, also for a secret that is not set."""
+    """Confluent's client. Raises `RegistryError`, also for a secret that is not set."""
     try:
         from confluent_kafka.schema_registry import SchemaRegistryClient  # an optional dependency
     except ImportError as error:

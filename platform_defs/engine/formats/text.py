@@ -44,7 +44,7 @@ class LineColumns:
     """The columns that make raw rows of lines.
 
     Args:
-        steps: by name, the columns that are added one after the other, since each reads the ones before; the last one is `PARSED`.
+        steps: by name, the columns to add, in this order: each may read the earlier ones. The last one is `PARSED`.
         malformed: the reason to reject a line, or null.
         fields: by name, the columns of the contract; they read `PARSED` and `MALFORMED`.
     """
@@ -102,9 +102,9 @@ def raw_rows_of(
 
     Args:
         rows: the lines.
-        columns: what is made of them.
+        columns: the columns that are made of the lines.
         columns_of_parts: by name, the raw values of columns that are not read from the line.
-        first: a reason to reject a line that precedes all others, or null.
+        first: a reason to reject a line, or null; it takes precedence over all other reasons.
     """
     parts = columns_of_parts or {}
     for name, column in columns.steps.items():
@@ -123,11 +123,11 @@ def _field(column: str | None, field: StructField) -> Column:
 
 @dataclass(frozen=True)
 class Header:
-    """The first line of a file that is not blank or a comment, without a byte order mark.
+    """The first line of a file that is neither blank nor a comment, without a byte order mark.
 
     Args:
         line: the line; empty if the file has none.
-        may_recur: whether a later line may be the same: one is, or only the start of the file was read.
+        may_recur: whether a later line may be the same: one is the same, or only the start of the file was read.
     """
 
     line: str
@@ -151,15 +151,16 @@ def header(spark: SparkSession, contract: SourceContract, file: File) -> Header:
 
 
 def is_header(line: str, may_recur: Sequence[File]) -> Column:
-    """Whether a line is its file's header, and not a later line that is the same.
+    """Whether a line is its file's header, and not a later line that equals the header.
 
     Args:
         line: the header.
-        may_recur: the files in which a later line may be the same; if there are any, the lines have `IN_FIRST_SPLIT`.
+        may_recur: the files in which a later line may equal the header; if there are any, the lines have `IN_FIRST_SPLIT`.
     """
     is_same = F.col("value").isin(line, f"\ufeff{line}")
     if not may_recur:
         return is_same
-    # Spark increases the number of a branch only for the lines for which it evaluates the branch: here, the same lines of one file.
+    # Each branch has its own counter, which Spark increases only for the lines for which it evaluates the branch: here, the lines of one
+    # file that equal the header. The first of them has the number 0.
     first_of_file = reduce(lambda case, f: case.when(F.col(PATH) == f.path, F.expr(f"{_NUMBER_IN_PARTITION} = 0")), may_recur, cast(Any, F))
     return F.when(is_same, F.when(F.col(IN_FIRST_SPLIT), first_of_file.otherwise(True)).otherwise(False)).otherwise(False)

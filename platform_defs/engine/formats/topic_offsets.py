@@ -21,6 +21,7 @@ _OF_SECURITY = ("sasl.", "ssl.", "security.")
 _LOGIN = re.compile(r"\s*[\w.]+\.(?:Plain|Scram)LoginModule\s+required\b(.*);\s*", re.DOTALL)
 _PART = re.compile(r'(username|password)\s*=\s*"([^"\\]*)"')
 _LIKE_JAVA = str.maketrans("+/", "-_")
+"""Converts a topic's id: Confluent's client writes it in standard base64, Java's client in URL-safe base64."""
 _WAY_OUT = "To read the records, run the stream, or schedule the job `ingest`"
 
 
@@ -29,7 +30,7 @@ class TopicLookError(TidemarkError, RuntimeError):
 
     Args:
         text: the reason.
-        of_client: whether it holds for all topics that are read with the same options of the client.
+        of_client: whether the reason holds for all topics that are read with the same options of the client.
     """
 
     def __init__(self, text: str, *, of_client: bool = True) -> None:
@@ -94,7 +95,7 @@ def _authorities(options: dict[str, str]) -> dict[str, str]:
 
 
 def topic_offsets(topics: Topics) -> dict[Partition, tuple[int, int]]:
-    """By partition, the earliest offset and the offset after the newest record; a topic that does not exist is left out.
+    """By partition, the earliest offset and the offset after the newest record that can be read; a topic that does not exist is left out.
 
     Raises:
         TopicLookError: the broker cannot be reached, the options work only with the Java client, or Confluent's client is not installed.

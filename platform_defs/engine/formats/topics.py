@@ -47,12 +47,12 @@ class Partition(NamedTuple):
 
     @property
     def path(self) -> str:
-        """The path of its ranges in the ledger and the quarantine."""
+        """The path of the partition's ranges of offsets in the ledger and the quarantine."""
         return f"{TOPIC}{self.topic}/{self.number}@{self.topic_id}"
 
     @classmethod
     def of(cls, path: str) -> "Partition":
-        """The partition of a range's path."""
+        """The partition of a range, given the range's path."""
         match = _PATH.fullmatch(path)
         if match is None:
             raise ValueError(path)
@@ -102,7 +102,7 @@ _FAULT, _COLUMN = "_no_value", "_of_record_"
 
 
 def _as_record(rows: DataFrame, names: Sequence[str]) -> Column:
-    """The parts of a record as a JSON object of texts; null if no column has one."""
+    """The parts of a record other than its value as a JSON object of texts, by column; null if no column contains a part."""
     if not names:
         return F.lit(None).cast("string")
     parts = {name: F.col(quoted_name(_COLUMN + name)) for name in names}
@@ -126,10 +126,10 @@ def _records(spark: SparkSession, topics: Topics, files: Sequence[File]) -> Data
 def _fetch_options(topics: Topics) -> dict[str, str]:
     """The option with which a broker answers each fetch at once, unless the user sets another value.
 
-    When Kafka's client has the last record of a partition, it sends the next fetch. By default the broker holds it for half a second, as
-    there are no newer records, and answers later requests of the same connection only after it. A range has an end that is in the log
-    already, so its reader need not wait for newer records. The client of the protocol `consumer` also fetches while nobody reads from it,
-    and would do so without a pause.
+    When Kafka's client has the last record of a partition, it sends the next fetch. By default the broker holds this fetch for half a
+    second, as there are no newer records, and answers later requests of the same connection only afterwards. The last record of a range is
+    in the topic already, so the reader need not wait for newer records. A client with the group protocol `consumer` does not get the
+    option: it also fetches while nobody reads from it, and would do so without a pause.
     """
     if topics.option(_PROTOCOL, "classic").lower() == "consumer":
         return {}
@@ -154,7 +154,7 @@ def _not_text(part: str) -> Column:
 
 
 def _part_as_column(part: str, column: StructField) -> Column:
-    """A part of a record as the raw value of a column: text, or a timestamp for a column of that type."""
+    """A part of a record as the raw value of a column: text, or a timestamp for a column of that type. The last header of a name counts."""
     if part.startswith(HEADER):
         of_name = F.filter("headers", lambda h: h["key"] == F.lit(part.removeprefix(HEADER)))
         return F.try_element_at(F.transform(of_name, lambda h: h["value"].cast("string")), F.lit(-1))

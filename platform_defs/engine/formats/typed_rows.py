@@ -59,11 +59,12 @@ class TypedRows:
         declared = {name.lower(): name for name in self.contract.struct.fieldNames()}
         return F.to_json(F.struct(*[self.column_named(c).alias(declared.get(c.lower(), c)) for c in names]), _JSON)
 
-    def _name(self, declared: StructField) -> str | None:
+    def _stored_name(self, declared: StructField) -> str | None:
+        """The name that a column of the contract has in the rows' schema; None if the schema lacks it."""
         return {name.lower(): name for name in self.schema.names}.get(declared.name.lower())
 
     def _as_declared(self, declared: StructField) -> Column:
-        name, target = self._name(declared), nullable(declared.dataType)
+        name, target = self._stored_name(declared), nullable(declared.dataType)
         if name is None:
             return F.lit(None).cast(target)
         if self.schema[name].dataType == target:
@@ -74,8 +75,8 @@ class TypedRows:
         return convert(self.column_named(name), stored_type, target).cast(target)
 
     def _type_fault(self, declared: StructField) -> Column | None:
-        """Why a row is rejected if `_as_declared` loses a value of the column; None if it cannot, as for text, which keeps every value."""
-        name = self._name(declared)
+        """Why a row is rejected if `_as_declared` loses the column's value; None if it loses none, as for text, which keeps every value."""
+        name = self._stored_name(declared)
         if name is None:
             return None
         stored_type, target = nullable(self.schema[name].dataType), nullable(declared.dataType)

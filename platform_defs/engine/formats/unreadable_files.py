@@ -20,7 +20,7 @@ from platform_defs.engine.formats.text import lines
 MISSING_LENGTH = -1
 """The length that the ledger records for a missing file. No file has this length, so the file is new if it appears again."""
 WAITS_S = (1.0, 5.0)
-"""How long a micro-batch waits before each further try to read a source's files, in seconds."""
+"""How long a micro-batch waits before each retry to read a source's files, in seconds."""
 
 
 @dataclass
@@ -53,7 +53,7 @@ class Unread:
     Args:
         file: the file.
         reason: why it cannot be read.
-        is_replaced: whether it is a range of a topic that no longer exists, or was created again.
+        is_replaced: whether the file is a range of a topic that was deleted, and perhaps created again.
     """
 
     file: File
@@ -78,7 +78,10 @@ class CheckedFiles:
 
 
 def isolate_unreadable(spark: SparkSession, contract: SourceContract, files: Sequence[File], retries: ReadRetries) -> CheckedFiles:
-    """Read each file to its end, and isolate the files that cannot be read because they are damaged, missing or unreachable now."""
+    """Read each file to its end, and isolate the files that cannot be read because they are damaged, missing or unreachable now.
+
+    Lines of text files are first read without parsing them. If every file can be read in this way, the files are read again and parsed.
+    """
 
     def unparsed(files_to_check: Sequence[File]) -> DataFrame:
         text_files = [f for f in files_to_check if is_text_file(f)]

@@ -55,7 +55,7 @@ def parsed_text(text: Column, type_: DataType) -> Column:
 
 
 def parsed_time(value: Column) -> Column:
-    """A value of any type that Spark casts to a timestamp, as one; null if it is a text or a number that is no time."""
+    """A value of any type that Spark can cast to a timestamp, cast to it; null for a text that is no time, a time of day, or a number."""
     type_, text = F.typeof(value), value.cast("string")  # the type is a constant, so the plan of a timestamp has nothing of this
     is_time_of_day = F.rlike(type_, F.lit("^(string|variant)")) & _is_time_of_day(text)
     is_number = F.rlike(type_, F.lit("^string")) & _is_number(text)
