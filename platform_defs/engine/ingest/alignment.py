@@ -1,9 +1,9 @@
 """Watermark alignment: a source whose watermark is too far ahead of its group waits for the other sources.
 
-A source is ahead if its watermark is more than its `max_drift` above the lowest watermark of the sources of its group that are not idle, or
-if one of these has no watermark yet. It is not read while it is ahead; its files and records wait for a later batch. The lowest one never
-waits, and if it sends nothing, its idle timeout ends the wait, so no source waits for ever. A source of a group is read file by file, so
-that it overshoots by one file at most.
+The lowest watermark of a group is that of its sources that are not idle. A source is ahead if its watermark is more than its `max_drift`
+above the lowest one, or if another source that is not idle has no watermark yet. While a source is ahead, it is not read; its files and
+records wait for a later batch. The source with the lowest watermark never waits. If it sends nothing, its idle timeout ends the wait of the
+others, so no source waits for ever. A source of a group is read file by file, so that it exceeds its drift by one file at most.
 """
 
 from collections.abc import Iterable, Mapping
@@ -19,8 +19,8 @@ class SourceAhead:
     """A source that waits for its alignment group.
 
     Args:
-        source: the source with the lowest watermark of the group, for which it waits.
-        ahead_ms: how far its watermark is ahead of that source's, in ms; None if that source has no watermark yet.
+        source: the source that is waited for: the one with the lowest watermark of the group.
+        ahead_ms: how far the watermark of the waiting source is above the lowest one, in ms; None if `source` has no watermark yet.
     """
 
     source: str

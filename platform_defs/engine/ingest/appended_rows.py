@@ -1,7 +1,7 @@
 """The rows that a batch appends to a source's event log and to its quarantine.
 
-If the rows of a small batch are in memory as Arrow, both are selected there: a Spark job for each would take longer than all other work on
-these rows.
+If the rows of a small batch are in memory as Arrow, the rows for both tables are selected in memory: a Spark job for each table would take
+longer than all other work on these rows.
 """
 
 from collections.abc import Callable, Mapping
@@ -34,7 +34,7 @@ _COPIED_FROM = {"reason": REASON, "raw": RAW, "path": PATH, "record": RECORD}
 
 
 def log_rows(validated: DataFrame, duplicates: DataFrame | None, contract: SourceContract, seq: int) -> DataFrame:
-    """The good rows of a batch that are no duplicates, with the columns of the event log.
+    """The good rows of a batch, without duplicates, with the columns of the event log.
 
     Args:
         validated: the result of `validate.classify`.
@@ -102,7 +102,7 @@ def _lazy_frame(validated: DataFrame, types: Mapping[str, DataType], select: Cal
 
 
 def _with_selected_rows(frame: DataFrame, rows: pa.Table, constants: Mapping[str, pa.Scalar], copied_from: Mapping[str, str]) -> DataFrame:
-    """The frame, whose rows were selected in memory.
+    """The frame, with its rows in memory, so that no Spark job computes them.
 
     Args:
         frame: the frame.

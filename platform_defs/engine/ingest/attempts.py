@@ -1,4 +1,4 @@
-"""Identifies an attempt at a micro-batch in commit metadata, so that a retry after a kill recognizes the same attempt."""
+"""Identifies an attempt at a micro-batch in commit metadata, so that a later try, after a kill, recognizes the rows of an earlier one."""
 
 import hashlib
 import json
@@ -13,9 +13,9 @@ from platform_defs.engine.formats.files import File
 from platform_defs.engine.formats.reader import READER_VERSION
 
 GOOD = "good"
-"""In an attempt's metadata, the number of rows that pass their contract. Two tries of an attempt have the same rows if it is equal.
+"""The key in an attempt's metadata for the number of rows that pass their contract. Two tries with equal numbers have the same rows.
 
-It can differ, because the wall clock of a try decides which rows are too far in the future: more rows pass in a later try.
+The numbers can differ, because the wall clock of a try decides which rows are too far in the future: more rows pass in a later try.
 """
 
 
@@ -26,7 +26,7 @@ def attempt_of(seq: int, contract: SourceContract, files: Sequence[File], now: i
         seq: the batch number.
         contract: the source's contract; all of its fields are hashed.
         files: the files, each with its fault.
-        now: the wall clock in epoch ms, which is the event time of sources that use processing time.
+        now: the batch's time in epoch ms, which is the event time of sources that use processing time. It is not hashed for other sources.
     """
     hashed_input = [
         READER_VERSION,
@@ -38,7 +38,7 @@ def attempt_of(seq: int, contract: SourceContract, files: Sequence[File], now: i
 
 
 def is_same_input(attempt: Mapping[str, Any], earlier: Mapping[str, Any] | None) -> bool:
-    """Whether two attempts are tries of the same batch with the same input; their rows are the same if `GOOD` is equal too."""
+    """Whether two attempts are tries of the same batch with the same input; their rows are the same if their `GOOD` is equal too."""
     return earlier is not None and (attempt["seq"], attempt["input"]) == (earlier["seq"], earlier["input"])
 
 

@@ -26,7 +26,7 @@ class BatchCounts:
 
     Args:
         read: all rows.
-        good: rows to be appended to the log; duplicates are among them.
+        good: rows that are neither rejected nor markers, including duplicates, which are not appended to the log.
         quarantined: rows with a reason for rejection.
         markers: rows that only have a watermark.
         warned: good rows that violate a rule with the action `warn`.
@@ -37,7 +37,7 @@ class BatchCounts:
         deviation: the standard deviation of their event times.
         min_key: the lowest value of the column that `ranged_key` names.
         max_key: its highest value.
-        bytes: the size of the original rows of topics' records.
+        bytes: the size of all original rows, in bytes; None if none of the rows is a record of a topic.
     """
 
     read: int
@@ -85,7 +85,7 @@ def measures(contract: SourceContract, *, with_bytes: bool = False) -> list[Colu
 
 
 def counts_of(contract: SourceContract, measured: Mapping[str, Any]) -> BatchCounts:
-    """The counts from the values of `measures`; a date may be given as text.
+    """The counts from the values of `measures`. A bound of the key that is a date may be given as ISO text.
 
     Raises:
         IngestError: rows violate a rule with the action `fail`.
@@ -107,17 +107,23 @@ def is_good() -> Column:
 
 
 def is_good_in_memory() -> pc.Expression:
-    """The same condition for rows in memory."""
+    """The condition of `is_good` for rows in memory."""
     return pc.field(REASON).is_null() & ~pc.field(IS_MARKER)
 
 
 def ranged_key(contract: SourceContract) -> list[str]:
-    """The key's first column, if it can be used for data skipping: its values must be exact in Python, and ordered as in statistics."""
+    """The key's first column, or none if it cannot be used for data skipping.
+
+    Its values must be exact in Python, and ordered as in the statistics of the log's files.
+    """
     return [key for key in contract.unique_key[:1] if _has_ordered_values(contract.struct[key].dataType)]
 
 
 def _has_ordered_values(kind: DataType) -> bool:
-    """Whether a bound of a column in Python can be compared with its statistics. Those of a text with a collation are of its bytes."""
+    """Whether a bound of a column, as a value of Python, can be compared with the column's statistics.
+
+    The statistics of a text with a collation are ordered by its bytes, and not by the collation.
+    """
     return isinstance(kind, (IntegralType, DateType)) or kind == StringType()
 
 

@@ -28,10 +28,11 @@ def watermark_after(
         validated: the batch's validated rows.
         last: the source's row of the ledger batch before this one.
         lowest: the lowest of the newest event times of the source's inputs; None if no input has rows (see `PartitionTimes.lowest`).
-        now: the batch's time.
+        now: the batch's time in epoch ms.
 
     Raises:
-        IngestError: a watermark generator raised an error, or returned a value that is no watermark; or an expression failed for a row.
+        IngestError: a watermark generator raised an error or returned a value that is no watermark, or a `BatchExpression` failed for a
+            row.
     """
     strategy = contract.watermark
     if isinstance(strategy, BoundedOutOfOrderness):

@@ -21,7 +21,7 @@ def check_feed(source: SourceContract, assets: Iterable[DerivedAsset], folder: s
     """
     if CHANGE not in source.struct.fieldNames() or source.unique_key:
         raise ChangeFeedError(
-            f"source {source.name!r} needs a column {CHANGE!r}, and no `unique_key`, with which an update would be a duplicate"
+            f"source {source.name!r} needs a column {CHANGE!r}, and no `unique_key`: with a key, an update would be a duplicate"
         )
     for asset in assets:
         if source.name in asset.inputs and not _interprets_changes(asset):

@@ -1,8 +1,8 @@
 """Processing time as a clock: the watermark of a source with processing time follows the ledger's clock, even if no rows arrive.
 
-The event time of such a source's rows is the time of their batch, so after a batch every row up to its time has been seen. Each batch of
-the ledger, even one with rows of other sources only, records the watermark of these sources. While no rows arrive, control batches move
-the clock, as long as a table that reads the source may have pending results.
+The event time of a row with processing time is the time of its batch, so after a batch every row up to the batch's time has been seen. Each
+batch of the ledger, even one with rows of other sources only, records the watermarks of the sources that follow the clock. While no rows
+arrive, control batches move the clock, as long as a table that reads one of these sources may have pending results.
 """
 
 from collections.abc import Collection, Mapping, Sequence
@@ -13,8 +13,8 @@ from platform_defs.engine.inputs.input import Input, TableInput, input_named
 from platform_defs.engine.ledger.ledger import Batch, Ledger, SourceBatch, next_row
 
 MOST_STEPS, LONGEST_STEP = 60, 3_600_000
-"""While results are pending, a control batch moves the clock after each 60th of the longest time for which they may be pending, and at
-least once an hour (in ms)."""
+"""While results are pending, control batches move the clock: after each 60th (`MOST_STEPS`) of the longest time for which the results may
+be pending, and at least once an hour (`LONGEST_STEP`, in ms)."""
 
 
 @dataclass(frozen=True)
@@ -44,13 +44,13 @@ def watermark_at(contract: SourceContract, now: int) -> int:
 def clock_rows(
     last: Mapping[str, SourceBatch], contracts: Mapping[str, SourceContract], seq: int, now: int, sources_with_rows: Collection[str] = ()
 ) -> Batch:
-    """The rows of a batch for the sources that follow the clock.
+    """The rows that a batch gets for the sources that follow the clock.
 
     Args:
         last: the newest row of each source.
         contracts: the sources, by name.
         seq: the batch's number.
-        now: the batch's time.
+        now: the batch's time in epoch ms.
         sources_with_rows: the sources that have a row in the batch already.
     """
     rows: list[SourceBatch] = []
@@ -73,13 +73,13 @@ def waits_of(contracts: Mapping[str, SourceContract], assets: Mapping[str, Deriv
 
 
 def waiting_sources(ledger: Ledger, contracts: Mapping[str, SourceContract], waits: Mapping[str, Sequence[Wait]], now: int) -> list[str]:
-    """The sources whose watermark a control batch at the time `now` should move, since results may be pending until it does.
+    """The sources whose watermark a control batch at the time `now` should raise, since results may be pending until it rises.
 
     Args:
         ledger: the ledger.
         contracts: the sources, by name.
         waits: the result of `waits_of`.
-        now: the time of the next batch.
+        now: the time of the next batch in epoch ms.
     """
     last = ledger.newest_rows() if waits else {}
     return [
@@ -113,7 +113,7 @@ def _must_move(last: Mapping[str, SourceBatch], contract: SourceContract, wait: 
     watermark = None if row is None else row.watermark
     if watermark is None:
         return True
-    # A row of another source far ahead of the clock waits for long, and the ledger must not grow meanwhile.
+    # A row of another source that is far ahead of the clock waits for long; larger steps keep the ledger small meanwhile.
     is_far = newest > now + LONGEST_STEP
     step = LONGEST_STEP if is_far else min(wait.longest // MOST_STEPS, LONGEST_STEP)
     return watermark < final_at and target > watermark and (target >= final_at or target - watermark > step)
@@ -124,5 +124,5 @@ def _longest(upstream: Input) -> int:
     if not isinstance(upstream, TableInput):
         return 0
     reads = upstream.table.operator.reads
-    expires_after = reads.ttl + 1 if reads.ttl is not None and reads.ttl_by == "event" else 0  # when it is older than the TTL
+    expires_after = reads.ttl + 1 if reads.ttl is not None and reads.ttl_by == "event" else 0  # a key expires when it is older than the TTL
     return reads.longest_lookback + reads.watermark_delay + expires_after + max(map(_longest, upstream.inputs), default=0)

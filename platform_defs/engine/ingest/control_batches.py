@@ -53,7 +53,7 @@ class ControlBatches(LedgerWriter):
 
         Returns:
             The batch; None if the sources have no events, or if each has reached that watermark and none is idle. A source with processing
-            time counts as raised if no result of its tables can be pending.
+            time counts as having reached it if no result of its tables can be pending.
 
         Raises:
             IngestError: a name is not that of a source.
@@ -94,7 +94,7 @@ class ControlBatches(LedgerWriter):
     def _write(
         self, kind: Kind, names: Collection[str], marks_after: Callable[[Mapping[str, SourceBatch]], Mapping[str, int]]
     ) -> Batch | None:
-        """Raise the watermarks of sources; they are computed once this holds the lock, since other writers may add rows before."""
+        """Raise the watermarks of sources, to values that are computed under the ledger's lock, as other writers may add rows before."""
         unknown = [name for name in names if name not in self.contracts]
         if unknown:
             raise IngestError.no_source(unknown[0], self.contracts)

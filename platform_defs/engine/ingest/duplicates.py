@@ -58,7 +58,7 @@ def quarantine_unknown_duplicates(rows: DataFrame, contract: SourceContract, cut
     Args:
         rows: the result of `validate.classify`.
         contract: the source's contract.
-        cut: what was removed from its log; None for nothing.
+        cut: what retention has removed from the source's log; None for nothing.
     """
     if cut is None:
         return rows
@@ -75,7 +75,7 @@ def _rows_with_key(frame: DataFrame, key: Sequence[str], position: Column) -> Da
 
 
 def _repeated_keys(new_rows: DataFrame, logged_rows: DataFrame, key: Sequence[str], rows: int) -> DataFrame:
-    """The keys that occur twice among the new rows, or also in the log; usually few."""
+    """The keys that occur more than once among the new rows, or among the new rows and in the log; usually few."""
     keys = new_rows.select(*key)
     is_much_smaller = rows <= _BROADCAST and not is_small(logged_rows)
     new_keys = F.broadcast(keys) if is_much_smaller else keys  # avoids a shuffle of the log, the larger side
@@ -84,7 +84,7 @@ def _repeated_keys(new_rows: DataFrame, logged_rows: DataFrame, key: Sequence[st
 
 
 def _runs(rows: DataFrame, key: Sequence[str], horizon: int) -> DataFrame:
-    """Each key's rows with their run, which ends at a gap longer than the horizon. A row is never a duplicate of a row of another run."""
+    """Each key's rows with their run. A run ends at a gap longer than the horizon, so no row is a duplicate of a row of another run."""
     by_time = Window.partitionBy(*key).orderBy(_TIME)
     starts_run = F.when(F.col(_TIME) - F.lag(_TIME).over(by_time) > horizon, 1).otherwise(0)
     return rows.withColumn(_RUN, starts_run).withColumn(_RUN, F.sum(_RUN).over(by_time))

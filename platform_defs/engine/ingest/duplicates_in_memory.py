@@ -24,7 +24,7 @@ _ROWS = temporary("rows")
 _LOGGED = -1
 """In place of the `arrival` of a logged row: it comes before all new rows."""
 _MOST_SUSPECTS = 100_000
-"""The most rows with a repeated key: they are compared in Python, which takes about 1 s for as many."""
+"""The largest number of rows with a repeated key that are compared here: Python takes about 1 s for this many."""
 
 
 def duplicates_in_memory(
@@ -88,7 +88,7 @@ def duplicates_of_rows(new_rows: pa.Table, logged_rows: pa.Table, key: Sequence[
 
 
 def _comparable(values: pa.ChunkedArray) -> list[Any]:
-    """The values of a key's column; text as bytes, dates and times as numbers, since Python cannot represent all of them."""
+    """The values of a key's column: text as bytes, dates and times as numbers, since not each of these values has a Python object."""
     for is_of_type, kind in (
         (pa.types.is_string, pa.binary()),
         (pa.types.is_large_string, pa.large_binary()),

@@ -14,7 +14,7 @@ _SHOWN = 5
 
 
 class IngestError(TidemarkError, RuntimeError):
-    """A micro-batch was not ingested; the ledger has no batch for it."""
+    """Input or a control batch was refused; the ledger has no batch with it."""
 
     @classmethod
     def rule_failed(cls, source: str, violations: Mapping[str, int]) -> "IngestError":
@@ -27,12 +27,12 @@ class IngestError(TidemarkError, RuntimeError):
 
     @classmethod
     def watermark_failed(cls, source: str, watermark: str, condition: str) -> "IngestError":
-        """The watermark of a batch fails for one of its rows. Spark's own text may quote the row."""
+        """The expression of a batch's watermark fails for a row of the batch. Spark's own text may quote the row."""
         return cls(
             f"source {source!r}: its `watermark`, {shortened(watermark)!r}, fails with {condition} for a row; nothing of the batch was "
-            "committed, and a retry fails again. Write it so that it gives null instead of an error, with functions such as try_cast, "
-            "try_to_timestamp or try_divide, or quarantine such rows by a rule. TIDEMARK_TRACEBACK=1 shows Spark's error, which may quote "
-            "the row"
+            "committed, and a retry fails again. Write the expression so that it gives null instead of an error, with functions such as "
+            "try_cast, try_to_timestamp or try_divide, or quarantine such rows by a rule. TIDEMARK_TRACEBACK=1 shows Spark's error, which "
+            "may quote the row"
         )
 
     @classmethod
@@ -65,7 +65,7 @@ class IngestError(TidemarkError, RuntimeError):
         """A source's folder cannot be read."""
         return cls(
             f"the folder {folder} of source {source!r} cannot be used: {reason}; legal: a folder that this process may read, or create. "
-            "Nothing was ingested: fix it, or choose another root of the input files (TIDEMARK_LANDING), and run again"
+            "Nothing was ingested: fix the folder, or choose another root of the input files (TIDEMARK_LANDING), and run again"
         )
 
     @classmethod
@@ -109,8 +109,8 @@ class UnreadError(IngestError):
     Args:
         unread: the files.
         batches: the batches of the files that were ingested.
-        unlisted: the folders and files that could not be listed, by path, and why.
-        refused: the sources of which a topic is not read until a user decides, and why.
+        unlisted: why a folder, a file or a topic could not be listed, by its path.
+        refused: why a topic of a source is not read until a user decides, by the source.
     """
 
     unread: Sequence[Unread]

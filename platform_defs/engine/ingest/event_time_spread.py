@@ -44,8 +44,8 @@ def quantiles(validated: DataFrame, good: Column) -> tuple[int, ...]:
 def ranges(validated: DataFrame, good: Column, first: int, last: int, horizon: int) -> list[tuple[int, int]]:
     """Ranges that cover the event times of a batch's good rows, each extended by the horizon on both sides.
 
-    It is one range if the rows are close together. Otherwise a Spark job finds several, so that one old row does not cause a search of
-    all rows since then.
+    The result is one range if the rows are close together, and also if they are in very many separate ranges. Otherwise a Spark job finds
+    several ranges, so that one old row does not cause a search of all rows since then.
     """
     width = max(2 * horizon, DAY_MS)
     if last - first <= 2 * width:

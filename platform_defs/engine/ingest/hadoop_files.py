@@ -30,7 +30,7 @@ class HadoopFileFinder(StoreFileFinder):
         try:
             return list_files(spark, self._folder, self._source)
         except (PySparkException, Py4JJavaError) as error:
-            if cast(Any, spark)._jsc.sc().isStopped():  # else a stream would go on without a session, and name the store as the cause
+            if cast(Any, spark)._jsc.sc().isStopped():  # otherwise a stream would go on without a session, and blame the store
                 raise
             raise ListingError(store_reason(error)) from error
 

@@ -14,18 +14,19 @@ from platform_defs.engine.ledger.new_rows import IDLE
 def idle_sources(
     ledger: Ledger, contracts: Mapping[str, SourceContract], now: int, looks: Mapping[str, Look] | None = None
 ) -> dict[str, SourceBatch]:
-    """The sources whose idle timeout has passed by the wall clock, and which are not recorded as idle yet.
+    """The newest ledger row of each source whose idle timeout has passed by the wall clock, and which is not recorded as idle yet.
 
-    The timeout starts with a source's newest rows or set watermark, or for a source without either with the ledger's first batch. A
-    source that an earlier version of Tidemark recorded as idle is recorded again, so that the present rule applies from then on. A source
-    whose watermark follows the clock is never idle, nor is one that is not read because it is ahead of its alignment group.
+    The timeout starts with the newest rows of a source, or with the newest watermark that was set for it. For a source that has neither, it
+    starts with the ledger's first batch. A source that an earlier version of Tidemark recorded as idle is recorded again, so that the
+    present rule applies from then on. Two kinds of sources are never idle: a source whose watermark follows the clock, and a source that is
+    not read because it is ahead of its alignment group.
 
     Args:
         ledger: the ledger.
         contracts: the sources, by name.
-        now: the time of the next batch.
-        looks: by source, the newest look for its input. A source that had input then is not idle. None, or a source without a look, if the
-            caller has not looked: then the source counts as silent up to now.
+        now: the time of the next batch in epoch ms.
+        looks: the newest look for the input of each source; a source is not idle if its look found input. If the caller has not looked for
+            a source's input (or if `looks` is None), the source counts as silent up to now.
     """
     now, began = min(now, ledger.wall_clock()), ledger.first_batch_at()
     last, ahead, newly_idle = ledger.newest_rows(), sources_ahead(ledger, contracts), dict[str, SourceBatch]()

@@ -1,8 +1,8 @@
 """Ingest: writes raw rows to event logs and the ledger, each row exactly once.
 
 A micro-batch has `seq` = head + 1. Its rows are appended to the logs and quarantines with this `seq`; then the ledger batch is committed.
-A kill before the last commit leaves uncommitted rows: the ledger does not have their `seq`. The next attempt reuses these rows if it has
-the same input; otherwise it removes them. Readers ignore them, because they read only rows up to the source's newest recorded batch.
+A kill before the ledger's commit leaves uncommitted rows: the ledger does not have their `seq`. The next try reuses these rows if it has
+the same input; otherwise it removes them. Readers ignore them, because they read only rows up to the source's newest batch in the ledger.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -80,9 +80,9 @@ class Ingest(LedgerWriter):
     Args:
         retries: creates the retries of one source's reads. A read is retried if its failure is not caused by the file's content.
         purpose: the purpose of the ledger's lock. Other writers wait for a `stream`.
-        topics: the topics of the sources that read from Kafka. Partitions of other topics are forgotten.
+        topics: the topics of the sources that read from Kafka. The ledger's new rows leave out the partitions of other topics.
         looks: the newest look of a stream for the input of each source; empty if no stream has looked.
-        with_more_files: the sources of which the newest look of a stream found more files than the present batch reads.
+        with_more_files: the sources with more files than the present batch reads, as the newest look of a stream found them.
     """
 
     retries: Callable[[], ReadRetries] = field(default=ReadRetries, kw_only=True)
@@ -169,7 +169,7 @@ class Ingest(LedgerWriter):
         return _SourceResult(None, unread)
 
     def _ingest_once(self, batch: OpenBatch, contract: SourceContract, files: Sequence[File], last: SourceBatch | None) -> SourceBatch:
-        """Write the rows of a source's files to its log and quarantine; returns the source's ledger row. A file that fails is an error."""
+        """Write the rows of a source's files to its log and quarantine; returns its ledger row. An unreadable file is an error of Spark."""
         validated, measured = self._computed_once(contract, files, batch.now)
         try:
             of_topics = any(f.is_range for f in files)
@@ -204,7 +204,7 @@ class Ingest(LedgerWriter):
             validated.unpersist()
 
     def _computed_once(self, contract: SourceContract, files: Sequence[File], now: int) -> tuple[DataFrame, dict[str, Any] | None]:
-        """The validated rows, and their measures if they are already computed. Rows are kept unless computing them again is cheaper."""
+        """The validated rows, and their measures if these are computed already. Rows are cached unless it is cheaper to read them again."""
         validated = self._validate(contract, files, now)
         few = materialize_and_measure(validated, measures(contract, with_bytes=any(f.is_range for f in files)))
         if few is not None:
@@ -225,7 +225,7 @@ class Ingest(LedgerWriter):
     def _find_duplicates(
         self, validated: DataFrame, contract: SourceContract, counts: BatchCounts, newest: int
     ) -> tuple[DataFrame, int] | None:
-        """`arrival` of each duplicate of the batches up to `newest`, and the number of duplicates; None if there are none."""
+        """`arrival` of each duplicate, and their number; None for none. Logged rows of the batches up to `newest` are compared too."""
         if not contract.unique_key or counts.first is None or counts.last is None:
             return None
         horizon = length_ms(contract.duplicate_horizon, "duplicate_horizon")
@@ -272,13 +272,13 @@ class Ingest(LedgerWriter):
         count: int,
         pruned_by: Sequence[str],
     ) -> int:
-        """Append rows, unless an earlier attempt appended the same rows; returns the number of the batch's rows in the table."""
+        """Append rows, unless an earlier try appended the same rows; returns the number of the batch's rows in the table."""
         snapshot = LakeSnapshot.of(self.lake)
         left_over, named_seq = snapshot.newest_commit(table, ATTEMPT), newest_named(batch.known, contract)[table]
         if self.ledger.head >= batch.seq:
             raise LakeError.overtaken("ledger", "batch")
         if left_over is not None and not is_same_input(left_over.value, attempt) and is_left_over(left_over.value, named_seq):
-            raise LakeError.overtaken(table, ATTEMPT)  # another writer appended them after this one had removed uncommitted rows
+            raise LakeError.overtaken(table, ATTEMPT)  # another writer has appended rows since this one removed uncommitted rows
         if left_over is not None and is_same_input(left_over.value, attempt):
             if left_over.rows == count and left_over.value == attempt:
                 take_over(snapshot, table, left_over)

@@ -44,9 +44,9 @@ class Ingestion:
         max_files: the maximum number of files of a source in one micro-batch.
         require: raises `LedgerError` unless the ledger has every batch that a table has handled.
         topics: the topics of the sources that read from Kafka.
-        at_once: the largest number of records of a source in one micro-batch.
-        failing: called with the sources of which some input cannot be read, and why, when they have changed.
-        known: the `file_finders` of an earlier object, so that its folder listings are used; None to list the folders anew.
+        at_once: the largest number of records of a source's topics in one micro-batch.
+        failing: called with the reason for each source of which some input cannot be read, whenever sources or reasons have changed.
+        known: the `file_finders` of an earlier object, whose folder listings are used again; None to list the folders anew.
     """
 
     connect: Callable[[], SparkSession]
@@ -98,7 +98,7 @@ class Ingestion:
         return self.known if self.known is not None else file_finders(self.folders, self.ledger, self.lake.storage_options)
 
     def unlisted(self, source: str) -> Mapping[str, str]:
-        """The folders and files of a source that the newest look for new files could not examine, by path, and why."""
+        """Why the newest look for new files could not examine a folder or a file of a source, by its path."""
         return self.file_finders[source].unlisted
 
     def can_list(self, source: str) -> bool:
@@ -136,20 +136,20 @@ class Ingestion:
     def new_files(self, source: str) -> list[File]:
         """The files in a source's folder that the ledger does not record in their present state. Needs no session.
 
-        None are returned for a folder that only Spark can list: one behind a URI of another store than S3. See `unlisted`.
+        Empty for a folder that only Spark can list: a folder behind the URI of another store than S3. See `unlisted`.
         """
         return self.file_finders[source].new()
 
     @property
     def ahead(self) -> Mapping[str, SourceAhead]:
-        """The sources that are not read now, since they are ahead of their alignment groups. Needs no session; see `alignment`."""
+        """The sources that are not read now because they are ahead of their alignment groups. Needs no session; see `alignment`."""
         return sources_ahead(self.ledger, self.sources)
 
     def new_records(self, ahead: Collection[str] | None = None) -> NewRecords:
-        """The partitions of topics with records that the ledger does not list, without sources that are ahead. Needs no session.
+        """The partitions of topics with records that are not ingested yet, without those of sources that are ahead. Needs no session.
 
         Args:
-            ahead: these sources, if the caller knows them.
+            ahead: the sources that are ahead, if the caller knows them; None to find them.
         """
         ahead = self.ahead if ahead is None else ahead
         return new_records({name: topics for name, topics in self.topics.items() if name not in ahead}, self.ledger)
@@ -158,7 +158,7 @@ class Ingestion:
         """Land the changes of a Delta table as input files of a source, for the next ingest; see `land_changes`. Needs no session.
 
         Raises:
-            ChangeFeedError: the table has no change feed to read, or a reader of the source would treat a deleted row as an inserted one.
+            ChangeFeedError: the source or one of its readers cannot process changes (see `check_feed`), or `land_changes` raised the error.
         """
         check_feed(self.sources[source], self.assets.values(), self.folders[source])
         return land_changes(table, Path(self.folders[source]), first=first, storage_options=self.lake.storage_options)

@@ -3,7 +3,7 @@
 A folder with an unchanged modification time has the same files as before; it is skipped if the ledger records all of them. In a changed
 folder, only files that are not recorded are examined. This alone would miss changes of recorded files, and all changes on network file
 systems whose folders have no modification times. Each look therefore also examines `SECOND_LOOKS` recorded files again, in rotation, and
-lists their folders.
+the next look lists the folders that the rotation has reached.
 """
 
 import os
@@ -25,7 +25,7 @@ SECOND_LOOKS = 1_000
 """The number of recorded files of a source that each look examines again."""
 _STABLE_AFTER_S = 2.0
 """In seconds. If a folder is listed this long after its modification time was first seen, any file added later changes that time."""
-_TURN_S = 60.0
+_SHORTEST_ROTATION_S = 60.0
 """The shortest duration of one rotation through all recorded files, in seconds."""
 _AT_ONCE = 10_000
 """The number of files in one lookup in the ledger. The result of a lookup is kept in memory."""
@@ -39,7 +39,7 @@ class _Folder:
         modified: its modification time in ns.
         first_seen: when this modification time was first seen, in seconds of a monotonic clock.
         folders: the paths of the folders in it.
-        links: the paths of the links in it.
+        links: the paths of the symbolic links in it.
         recorded: the names of its files whose rows were read.
         refused: the names of its recorded files of which no row was read. Each look examines them: they may be corrected at any time.
         is_stable: whether it was listed `_STABLE_AFTER_S` after its modification time was first seen.
@@ -74,12 +74,12 @@ class LocalFileFinder(FileFinder):
     def _forget(self) -> None:
         self._folders: dict[str, _Folder] = {}
         self._head, self._head_at = 0, 0
-        self._second: Iterator[tuple[str, str]] = iter(())
-        self._second_began = -_TURN_S
+        self._rotating_files: Iterator[tuple[str, str]] = iter(())
+        self._rotation_began = -_SHORTEST_ROTATION_S
 
     @property
     def links(self) -> list[str]:
-        """The links that were skipped so far, by path."""
+        """The symbolic links that were skipped so far, by path."""
         with self._mutex:
             return sorted(link for folder in self._folders.values() for link in folder.links)
 
@@ -89,7 +89,7 @@ class LocalFileFinder(FileFinder):
             self._forget()
 
     def prepare(self, spark: SparkSession) -> None:
-        """Create the folder if it is missing; raises `IngestError`, not `LakeError`, if that fails, or if it may not be read."""
+        """Create the folder if it is missing; raises `IngestError` if the folder cannot be created or may not be read."""
         try:
             Path(self._folder).mkdir(parents=True, exist_ok=True)
         except OSError as error:
@@ -113,7 +113,7 @@ class LocalFileFinder(FileFinder):
             return sorted(new)
 
     def _new_and_read(self, files: Sequence[File]) -> tuple[set[File], set[File]]:
-        """The files that the ledger does not record in their present state; and of the other files, those of which rows were read."""
+        """The files that the ledger does not record in their present state; and those of the other files of which rows were read."""
         new, with_rows = set[File](), set[File]()
         for start in range(0, len(files), _AT_ONCE):
             chunk = files[start : start + _AT_ONCE]
@@ -179,12 +179,12 @@ class LocalFileFinder(FileFinder):
         return listing, self._existing_files(path, names, root)
 
     def _files_to_check_again(self) -> list[tuple[str, dict[str, File]]]:
-        """Some recorded files in their present state, by folder. When a rotation starts, the next look lists every folder."""
+        """Some recorded files in their present state, by folder. The next look lists each folder that the rotation has reached."""
         names_by_folder = dict[str, list[str]]()
-        next_files = [*islice(self._second, SECOND_LOOKS)]
-        if not next_files and self._clock() - self._second_began >= _TURN_S:
-            self._second, self._second_began = self._rotation(), self._clock()
-            next_files = [*islice(self._second, SECOND_LOOKS)]
+        next_files = [*islice(self._rotating_files, SECOND_LOOKS)]
+        if not next_files and self._clock() - self._rotation_began >= _SHORTEST_ROTATION_S:
+            self._rotating_files, self._rotation_began = self._rotation(), self._clock()
+            next_files = [*islice(self._rotating_files, SECOND_LOOKS)]
         for path, name in next_files:
             folder = self._folders.get(path)
             if folder is not None and name in folder.recorded:
@@ -205,13 +205,14 @@ class LocalFileFinder(FileFinder):
         return files_by_name
 
     def _rotation(self) -> Iterator[tuple[str, str]]:
+        """The folder and the name of each recorded file. Folders that are reached are no longer complete, so the next look lists them."""
         for path, folder in list(self._folders.items()):
             folder.is_complete = False
             yield from ((path, name) for name in list(folder.recorded))
 
     @staticmethod
     def _note_files(folder: _Folder | None, files: Mapping[str, File], new: set[File], read_names: set[str]) -> None:
-        """Note which files of a folder are recorded, and which of them were read."""
+        """Keep in memory which files of a folder are recorded, and which of these were read."""
         if folder is None:
             return
         new_names = {name for name, file in files.items() if file in new}

@@ -16,12 +16,12 @@ from platform_defs.engine.ledger.ledger import Batch
 MOST_KEPT = 1_000
 """The number of newest batches that a stream keeps in memory."""
 BUSY_PATIENCE_S = 600.0
-"""How long a micro-batch of a continuous stream waits for another process that writes the ledger."""
+"""How long a micro-batch of a continuous stream waits for another process that writes the ledger, in seconds."""
 LONGEST_MS = 60_000
-"""For at least this long, in ms of the wall clock, a continuous stream ingests what one look has found, if it found so much, and then looks
-again."""
+"""How long a continuous stream ingests the files of one look, in ms of the wall clock. If files are left then, it looks for input again."""
 _MIN_INGEST_PER_LISTING = 9
-"""It ingests also for at least this many times as long as listing the files took, so listing takes at most a tenth of a backlog's time."""
+"""A continuous stream also ingests for at least this many times as long as the listing of the files took before it looks again. So listing
+takes at most a tenth of the time in which a backlog is read."""
 _FIRST_WAIT_S, _LONGEST_WAIT_S = 1.0, 30.0
 _log = logging.getLogger(__name__)
 
@@ -31,12 +31,12 @@ class MicroBatches:
     """Runs the micro-batches of a stream.
 
     Args:
-        ingest: ingests files as one batch of the ledger; None if no file was new.
-        idle: writes a control batch for sources that became idle, or for the clock; None if none was needed.
+        ingest: ingests files as one batch of the ledger; returns None if no file was new.
+        idle: writes a control batch for sources that became idle, or for the clock; returns None if none was needed.
         on_batch: called after each batch is committed.
         on_quiet: called at an interval without a new batch.
         patience_s: how long to wait for another process that writes the ledger; 0 for no wait.
-        longest_ms: after how long, in ms, to look again before all that one look has found is ingested; None to ingest all of it.
+        longest_ms: how long to ingest the files of one look before the next look, in ms (see `LONGEST_MS`); None to ingest all of them.
         sleep: waits for some seconds.
     """
 

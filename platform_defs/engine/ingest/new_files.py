@@ -39,7 +39,7 @@ class FileFinder(ABC):
 
     @property
     def links(self) -> Sequence[str]:
-        """The links below the folder that were skipped so far, by path."""
+        """The symbolic links below the folder that were skipped so far, by path."""
         return ()
 
     @abstractmethod

@@ -1,4 +1,4 @@
-"""Finds out whether Kafka topics have records that the ledger does not list, without Spark, for sensors. An ingest looks again itself."""
+"""Finds out, without Spark, whether Kafka topics have records that are not ingested yet. Sensors use it; an ingest looks again itself."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ class NewRecords:
 
     Args:
         ends: the offset after the newest record, by the path of each partition with new records.
-        unlisted: the topics that could not be looked at, by path, each with the reason.
+        unlisted: why the offsets of a topic could not be looked up, by the topic's path.
         missing: the paths of the topics that sources name, and that do not exist.
     """
 
@@ -26,7 +26,7 @@ class NewRecords:
 
 
 def new_records(topics: Mapping[str, Topics], ledger: Ledger) -> NewRecords:
-    """The partitions with records that the ledger does not list.
+    """The partitions with records that are not ingested yet.
 
     A partition that ends before the offset up to which it was read counts too, so that an ingest reports the lost records. Before the first
     ingest of a source that does not start at the earliest offsets, all of its partitions count, so that the ingest records where it starts.
@@ -38,7 +38,7 @@ def new_records(topics: Mapping[str, Topics], ledger: Ledger) -> NewRecords:
     """
     ends, unlisted, missing, silent = dict[str, int](), dict[str, str](), list[str](), dict[str, str]()
     for source, of_source in sorted(topics.items()):
-        try:  # before the look, which would report it as an error of the broker
+        try:  # before `topic_offsets`, which would report the error as one of the broker
             path, client = f"{TOPIC}{of_source.name}", repr(sorted(of_source.client.items()))
             starts_at_earliest = of_source.starts_at_earliest
         except ConnectionsError as error:

@@ -1,10 +1,10 @@
 """The event times of a source's Kafka partitions, from which its watermark follows.
 
 Partitions are read in parallel, and one can be far behind another. As in Flink, the source's watermark is the lowest of the watermarks of
-its partitions. A partition without records for longer than the source's idle timeout does not hold the watermark back, nor does a partition
-that never had a record, or whose topic the source does not read any more. As in Flink, where a file is a split that ends, files hold the
-watermark back only while more of them wait than a batch reads; without an active partition, it follows from the files alone. The ledger has
-the state of all partitions in each row of the source.
+its partitions. Three kinds of partitions do not hold the watermark back: partitions without records for longer than the source's idle
+timeout, partitions that never had a record, and partitions of topics that the source does not read any more. If a source has files too,
+they hold the watermark back only while more files wait than a batch reads, as in Flink, where a file is a split that ends. If no partition
+is active, the watermark follows from the files alone. The ledger has the state of all partitions in each row of the source.
 """
 
 from collections.abc import Mapping, Sequence
@@ -26,7 +26,7 @@ from platform_defs.engine.ingest.looks import Look
 from platform_defs.engine.lake.small_queries import collect
 
 FILES = "files"
-"""The files of a batch, among its inputs by path. The path of a partition begins with `TOPIC`."""
+"""The name of all files of a batch together, in place of the path of a partition, which begins with `TOPIC`."""
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class PartitionTimes:
 
     @classmethod
     def read(cls, entries: Sequence[str]) -> Self:
-        """The state that the ledger records: `path|newest event time|newest batch` for each partition, with times in epoch ms."""
+        """The state that the ledger records: `path|newest|active` for each partition, with the times of `_Times` in epoch ms."""
         fields = [entry.rsplit("|", 2) for entry in entries]
         return cls({path: _Times(int(newest), int(active)) for path, newest, active in fields})
 
@@ -99,9 +99,9 @@ class PartitionTimes:
         *,
         has_more_files: bool = False,
     ) -> int | None:
-        """The lowest of the newest event times of the partitions that are not idle, and of the batch's files; None if there are none.
+        """The lowest of the newest event times of active partitions and of the batch's files; None if there are neither.
 
-        The files count only if the source has more of them, or no partition that is not idle.
+        A partition is active if it is not idle. The files count only if more of them wait, or if no partition is active.
 
         Args:
             now: the wall clock in epoch ms.
@@ -118,7 +118,7 @@ class PartitionTimes:
 
 
 def _is_read(topic: str, topics: Topics | None) -> bool:
-    """Whether a source with these topics reads a topic. If a variable of their options is not set, all are counted as read."""
+    """Whether a source with these topics reads a topic. If an environment variable of the options is not set, each topic counts as read."""
     try:
         return topics is not None and topics.reads(topic)
     except ConnectionsError:
@@ -126,12 +126,12 @@ def _is_read(topic: str, topics: Topics | None) -> bool:
 
 
 def newest_by_input(validated: DataFrame, files: Sequence[File], newest: int | None) -> dict[str, int]:
-    """The newest event time of each partition with accepted rows, and of all files together as `FILES`, in epoch ms.
+    """The newest event time of each partition with good rows, and of all files together as `FILES`, in epoch ms.
 
     Args:
         validated: a batch's validated rows.
         files: the batch's inputs.
-        newest: the newest event time of all rows.
+        newest: the newest event time of all good rows; None if there are none.
     """
     inputs = {file.path if file.is_range else FILES for file in files}
     if len(inputs) == 1:

@@ -46,12 +46,12 @@ class Pending:
     _tries: dict[str, _Try] = field(default_factory=dict)
 
     def __contains__(self, file: File) -> bool:
-        """Whether a file in this state waits for a retry. When its wait has ended, it is ingested as any other listed file."""
+        """Whether a file in this state still waits for a retry. After its wait, the file is ingested like any other listed file."""
         tried = self._tries.get(file.path)
         return tried is not None and tried.unread.file == file and tried.next_at > self.clock()
 
     def files(self, files: Sequence[File]) -> Batch | None:
-        """Ingest files as one batch; those that cannot be read are kept for a retry."""
+        """Ingest files as one batch; files that cannot be read are remembered for a retry."""
         try:
             batch, unread = self.ingest(files), list[Unread]()
         except UnreadError as error:
@@ -67,7 +67,7 @@ class Pending:
         return [t.unread for t in self._tries.values()]
 
     def forget_unlisted(self, source: str, listed: Sequence[File], *, ranges: bool = False) -> None:
-        """Forget the unread files of a source that are no longer listed, as deleted ones; or its ranges of offsets."""
+        """Forget a source's unread files (or, with `ranges`, its ranges of offsets) that are no longer listed, as after a deletion."""
         paths = {file.path for file in listed}
         unread = [t.unread.file for t in self._tries.values() if t.unread.file.source == source and t.unread.file.is_range == ranges]
         for path in {file.path for file in unread} - paths:

@@ -34,7 +34,7 @@ class Quarantine(LedgerWriter):
     """Ingests quarantined files and rows again.
 
     Args:
-        listed: lists them.
+        listed: lists the quarantined files and rows.
     """
 
     listed: QuarantineList
@@ -50,8 +50,8 @@ class Quarantine(LedgerWriter):
             The files that are to be read again.
 
         Raises:
-            QuarantineError: a name matches no quarantined file, or one that would be refused again: it is empty, it changed after its
-                rows were read, or it has another format.
+            QuarantineError: a name matches no quarantined file, or a file that would be refused again, because it is empty, changed after
+                its rows were read, or has an unknown format.
             LedgerError: the source's log, its quarantine or the ledger has lost commits.
         """
         with self._writing(source):

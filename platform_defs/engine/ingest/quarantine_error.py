@@ -17,7 +17,7 @@ class QuarantineError(TidemarkError, RuntimeError):
 
     @classmethod
     def no_file(cls, source: str, name: str, legal: Sequence[str]) -> "QuarantineError":
-        """No such file is in quarantine."""
+        """No file of this name is in quarantine."""
         files = ", ".join(legal[:_SHOWN]) + (f", and {len(legal) - _SHOWN} more" if len(legal) > _SHOWN else "")
         return cls(
             f"`file` is {name!r}, but no such file of source {source!r} is in quarantine; legal: {files or 'none, there are no files'}. "

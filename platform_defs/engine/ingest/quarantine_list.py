@@ -23,7 +23,7 @@ class QuarantinedFile:
     """A file of which no row was read.
 
     Args:
-        file: the file in its state at that time.
+        file: the file, in the state in which it was quarantined.
         seq: the number of the batch that quarantined it.
         reason: the reason in the quarantine.
         asked: whether a retry was requested.
@@ -82,7 +82,7 @@ class QuarantineList:
         return [replace(quarantined, seq=seq, reason=reason) for quarantined, (seq, reason) in zip(files, reasons, strict=True)]
 
     def rows(self, source: str) -> list[RejectedRows]:
-        """Rejected rows by reason, the most frequent first, without the rows that stand for a whole file.
+        """Rejected rows by reason, without the rows that stand for a whole file: the 1,000 most frequent reasons, the most frequent first.
 
         Raises:
             QuarantineError: no source has the name.
@@ -109,7 +109,7 @@ class QuarantineList:
         return self.contracts[source]
 
     def _reasons(self, contract: SourceContract) -> dict[str, tuple[int, str]]:
-        """By path: the batch and the reason of each file's newest failure."""
+        """By a file's path, the batch and the reason of its newest failure."""
         if not self.lake.exists(contract.quarantine):
             return {}
         last = last_with_rejected_rows(self.ledger, contract.name)

@@ -1,7 +1,7 @@
 """Releases rejected rows: writes them to a new file in the source's folder, each row once.
 
 The file is written under a hidden name. Then its rows are marked with its final name in one commit of the quarantine. Then the file is
-renamed. After a kill the next release finds the hidden file, and renames it if its rows are marked, or else deletes it.
+renamed. After a kill the next release finds the hidden file. If its rows are marked, the file is renamed; otherwise it is deleted.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -40,7 +40,7 @@ from platform_defs.engine.ledger.snapshot import last_with_rejected_rows
 _HIDDEN = ".releasing"
 _NOT_TEXT = "malformed: not UTF-8"
 _OF_AVRO = "^malformed: .*(Avro|Confluent)"
-"""The reasons for which an Avro value is kept as bytes. A value that is not text is kept as bytes for another reason."""
+"""The reasons of rejected Avro values, which the quarantine has in hexadecimal. It has a JSON value in hexadecimal for `_NOT_TEXT` only."""
 _PART_NOT_TEXT = r"^malformed: (key|headers\..*) is not UTF-8$"
 
 
@@ -81,7 +81,7 @@ class Release:
         self.writer.lake.check_leases()
         widen(delta, StructType().add(RELEASED, "string"))
         released = list(self._finish_interrupted())
-        selected = F.col(RELEASED).isNull() & _begins(reasons)
+        selected = F.col(RELEASED).isNull() & _has_one_prefix(reasons)
         found = sorted(path for (path,) in collect(self._rows().where(selected).select("path").distinct()))
         paths = [p for p in found if not names or any(is_named(p, n) for n in names)]
         self._check_bytes(selected, paths)
@@ -117,7 +117,7 @@ class Release:
         return count(self._rows().where(F.col(RELEASED) == name))
 
     def _check_bytes(self, selected: Column, paths: Sequence[str]) -> None:
-        """Raise if a selected row of a Parquet file contains bytes: in its text they are base64, which would be ingested as the value."""
+        """Raise if a selected row of a Parquet file contains bytes: its text has them as base64, which would be ingested as the value."""
         columns = [f for f in self.contract.struct.fields if isinstance(f.dataType, BinaryType)]
         columnar = [p for p in paths if File(0, p, 0, self.contract.name).suffix == ".parquet"]
         if not columns or not columnar:
@@ -129,7 +129,7 @@ class Release:
             raise QuarantineError.holds_bytes(self.contract.name, unquote(row["path"]), [f.name for f in columns])
 
     def _check_records(self, selected: Column, paths: Sequence[str]) -> None:
-        """Raise if a file of JSON objects cannot hold a selected record: it is damaged Avro, or its key or a header is not text."""
+        """Raise if a selected record cannot be written as a JSON object: its value is damaged Avro, or its key or a header is not text."""
         if not paths:
             return
         records = self._rows().where(selected & F.col("path").isin(*paths))
@@ -167,7 +167,7 @@ class Release:
             raise QuarantineError.no_header(self.contract.name, unquote(path), f"it cannot be read ({kind})") from error
 
     def _write(self, rows: DataFrame, head: str | None, name: str) -> None:
-        """Write the file under its hidden name, as a folder with one part. With a header, no row is a header that was rejected."""
+        """Write the file under its hidden name, as a folder with one part. If it has a header, rejected headers are not written as rows."""
         rows = rows if head is None else _without_headers(rows)
         line = F.when(F.col("reason") == _NOT_TEXT, _bytes_of(F.col("raw"))).otherwise(F.col("raw"))
         lines = rows.select(SEQ, ARRIVAL, (record_lines(rows, _NOT_TEXT) if name.endswith(RECORDS) else line).alias("value"))
@@ -205,7 +205,7 @@ class Release:
 
 
 def _without_headers(rows: DataFrame) -> DataFrame:
-    """Rejected lines without the first line of each file that was rejected because of its header, which is that line."""
+    """Rejected lines without rejected headers: a file that was rejected because of its header has the header as its first rejected line."""
     first = temporary("first")
     with_first = rows.withColumn(first, F.min(ARRIVAL).over(Window.partitionBy(SEQ, "path")))
     return with_first.where(~F.contains("reason", F.lit(HEADER_FAULT)) | (F.col(ARRIVAL) > F.col(first))).drop(first)
@@ -215,7 +215,8 @@ def _parts(files: Any, folder: Any) -> list[Any]:
     return [s.getPath() for s in files.listStatus(folder) if s.getPath().getName().startswith("part-")]
 
 
-def _begins(reasons: Sequence[str]) -> Column:
+def _has_one_prefix(reasons: Sequence[str]) -> Column:
+    """Whether a row's reason begins with one of these prefixes; true if there are none."""
     has_prefix = F.lit(not reasons)
     for reason in reasons:
         has_prefix = has_prefix | F.col("reason").startswith(reason)

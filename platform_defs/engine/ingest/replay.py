@@ -30,7 +30,7 @@ BATCH = "_batch"
 
 @dataclass(frozen=True)
 class RowCounts:
-    """The number of a source's rows in a batch, their first and last event time (epoch ms), and how many of them rules warn of."""
+    """The number of a source's rows in a batch, their first and last event time (epoch ms), and how many rows violate a rule that warns."""
 
     rows: int
     first: int

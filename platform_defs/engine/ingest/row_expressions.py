@@ -1,4 +1,4 @@
-"""SQL expressions over one row of a source. Under ANSI mode one may raise an error, which rejects its row, and does not stop the ingest."""
+"""SQL expressions over one row of a source. If an expression raises an error, as in ANSI mode, only its row is affected, not the ingest."""
 
 from typing import Any, cast
 
@@ -19,15 +19,15 @@ def without_errors(spark: SparkSession, expression: Column) -> Column:
         spark: the session, whose settings the SQL of the expression is parsed with.
         expression: the expression.
     """
-    # Spark computes a part that two expressions share once, before both and so outside of `TryEval`, unless it is below a condition
-    conditional = F.when(F.col(ARRIVAL) >= 0, expression)  # which is true for each row
+    # Spark computes a part that two expressions share only once, before both, and so outside of `TryEval`; but not a part below a condition
+    conditional = F.when(F.col(ARRIVAL) >= 0, expression)  # the condition is true for each row
     j_expression = cast(Any, spark)._jsparkSession.expression(cast(Any, conditional)._jc)
     caught = java_class(spark, "org.apache.spark.sql.catalyst.expressions.TryEval")(j_expression)
     return Column(java_class(spark, "org.apache.spark.sql.classic.ExpressionUtils").column(caught))
 
 
 def fails(spark: SparkSession, expression: Column) -> Column:
-    """Whether an expression raises an error. A null is no error, so the value is part of a struct, which is never null."""
+    """Whether an expression raises an error. Null is no error: the value is put into a struct, which is null only after an error."""
     return without_errors(spark, F.struct(expression)).isNull()
 
 

@@ -19,8 +19,8 @@ MOST_ADDED = 100  # a limit, in case the keys of JSON objects are data
 def with_new_columns(spark: SparkSession, lake: Lake, contract: SourceContract, files: Sequence[File]) -> SourceContract:
     """The contract that applies to these files.
 
-    If the contract adds new columns, the result also has the columns that the log has gained before, and the legal new columns of these
-    files. Rows with other new columns are quarantined.
+    If the contract adds new columns, the result also has the columns that earlier batches added to the log, and the legal new columns of
+    these files, at most `MOST_ADDED` added columns in all. Rows with other new columns are quarantined.
     """
     if contract.new_columns != "add":
         return contract

@@ -44,11 +44,11 @@ class Stream:
         folders: each source's folder.
         max_files: the largest number of files of each source in one micro-batch.
         file_finders: the finders of new files, by source.
-        idle: records the sources that became idle; a continuous stream calls it at each interval without files.
+        idle: records the sources that became idle; a continuous stream calls it at each interval without a new batch.
         first_wait_s: the first wait before a continuous stream retries an unreadable file, in seconds.
         sleep: waits for some seconds.
         ranges: the finders of new records in Kafka's topics, by source.
-        failing: called with the sources of which some input cannot be read, and why, when they have changed.
+        failing: called with the reason for each source of which some input cannot be read, whenever sources or reasons have changed.
     """
 
     spark: SparkSession
@@ -115,7 +115,7 @@ class Stream:
         return list(micro_batches.batches)
 
     def _poll(self, interval_s: float, micro_batches: MicroBatches, pending: Pending) -> None:
-        """Look for input at each interval, and ingest it; the next look follows at once if that takes longer."""
+        """Look for input at each interval, and ingest it. If this takes longer than the interval, or input is left, look again at once."""
         took_s = 0.0
         while True:
             self.sleep(max(0.0, interval_s - took_s))
@@ -141,8 +141,8 @@ class Stream:
     def _has_more(self) -> bool:
         """Whether there may be more input to read now.
 
-        Topics may have more records than fit into one micro-batch. A source of an alignment group may have more than one file; or it waited
-        for its group at the last look, and does not wait any more.
+        Topics may have more records than fit into one micro-batch. A source of an alignment group may have more than one file, or it waited
+        for its group at the last look, and does not wait any more. The last look may have left files because micro-batches took long.
         """
         ahead = self._ahead
         return any(ranges.has_more for source, ranges in self.ranges.items() if source not in ahead) or bool(
@@ -160,13 +160,13 @@ class Stream:
 
     @property
     def _refused(self) -> dict[str, str]:
-        """The sources of which a topic is not read until a user decides, and why."""
+        """Why a topic of a source is not read until a user decides, by source."""
         return {source: ranges.refused for source, ranges in self.ranges.items() if ranges.refused is not None}
 
     def _ingest_new_files(self, micro_batches: MicroBatches, pending: Pending) -> bool:
-        """Ingest new files, and unread ones whose wait has ended; returns whether there were any.
+        """Ingest new files and records, and unread ones whose wait has ended; returns whether there were any.
 
-        A continuous stream leaves files for the next look if their micro-batches take long, so that the input of all sources is looked for.
+        If the micro-batches take long, a continuous stream leaves files for the next look, so that the input of all sources is looked for.
         """
         ahead, contracts, began = self._ahead, self.ingest.contracts, self.ingest.ledger.wall_clock()
         files, sources_with_more = next_files(
@@ -196,14 +196,14 @@ class Stream:
         return bool(files or records)
 
     def _note_looks(self, began: int, with_input: Collection[str]) -> None:
-        """Note what a look found for each source, by which its silence is measured.
+        """Keep the result of a look for each source, which decides for how long the source counts as silent.
 
-        A source of which some input could not be read at the look before counts as silent until it has rows: what was found may be the same
-        input, or more of its kind.
+        If some input of a source could not be read at the look before, the source counts as silent until it has rows: the input that was
+        found now may be the same, or unreadable too.
         """
         earlier, failing = dict(self.ingest.looks), {source for reported in self._reported for source in reported}
         for source in self.folders.keys() | self.ranges.keys():
-            # an ingest of the present records does not find those that arrive after its first look
+            # an ingest of the present records does not find records that arrive after its first look
             reads_to_present = source in self.ranges and self.ranges[source].reads_to_present
             at = earlier[source].at if reads_to_present and source in earlier else began
             self.ingest.looks[source] = Look(at, source in with_input and source not in failing)
@@ -227,7 +227,7 @@ class Stream:
         return files
 
     def _warn(self) -> None:
-        """Log links and folders that were skipped, once for as long as each is skipped."""
+        """Log skipped links, folders and topics: each once, and again only if it was not skipped in between."""
         skipped = set(self._refused.values())
         for source, finder in self._finders:
             unlisted = finder.unlisted.items()
@@ -240,7 +240,7 @@ class Stream:
         self._warned.update(skipped)
 
     def _report_failing(self, pending: Pending) -> None:
-        """Report the sources of which some input cannot be read, if they have changed. Such input keeps no source from being idle."""
+        """Report the sources of which some input cannot be read, if these or the reasons have changed. Unreadable input is no activity."""
         reasons_by_source = dict[str, list[str]]()
         for source, reason in self._refused.items():
             reasons_by_source.setdefault(source, []).append(reason)
@@ -252,13 +252,13 @@ class Stream:
         failing = {source: "; ".join(reasons[:_MOST_REASONS]) for source, reasons in reasons_by_source.items()}
         looks = self.ingest.looks
         looks.update({source: replace(looks[source], has_input=False) for source in failing})
-        if self._reported != [failing]:  # also at the first look, since an earlier process may have reported others
+        if self._reported != [failing]:  # also at the first look, since an earlier process may have reported other sources
             self._reported[:] = [failing]
             self.failing(failing)
 
 
 def writer_name(folders: Mapping[str, str]) -> str:
-    """The name of the lock of a stream over these folders: two streams over the same folders would do the same work."""
+    """The name of the lock of a stream over these folders. The lock keeps two streams from doing the same work."""
     named = sorted((source, one_path(folder)) for source, folder in folders.items())
     return f"ingest-{hashlib.sha256(repr(named).encode()).hexdigest()[:12]}"
 

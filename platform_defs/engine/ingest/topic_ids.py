@@ -15,8 +15,8 @@ from platform_defs.engine.formats.unreadable_files import Unread
 def changed_ranges(spark: SparkSession, files: Sequence[File]) -> list[Unread]:
     """The ranges whose topic was deleted or created again since its offsets were looked up, or cannot be described now.
 
-    Kafka's fetch names a topic by its name, not its id, so records of a topic that was created again would be read as records of the old
-    topic. An id is never used twice: if it is the same after the read, all records were read from that topic.
+    Kafka's client fetches records by the name of a topic, not by its id, so records of a topic that was created again would be read as
+    records of the old topic. Kafka never uses an id twice: if the id is the same after the read, all records were read from that topic.
 
     Args:
         spark: the session.
@@ -33,7 +33,7 @@ def changed_ranges(spark: SparkSession, files: Sequence[File]) -> list[Unread]:
 
 
 def _ids(spark: SparkSession, topics: Topics, names: set[str]) -> dict[str, str | None]:
-    """The ids of topics; None for one that does not exist."""
+    """The ids of topics; None for a topic that does not exist."""
     with SharedAdmin(spark._jvm, topics.client) as admin:
         descriptions = {name: described_topic(spark._jvm, admin, name) for name in sorted(names)}
     return {name: None if description is None else str(description.topicId().toString()) for name, description in descriptions.items()}

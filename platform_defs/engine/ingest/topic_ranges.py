@@ -26,7 +26,7 @@ _log = logging.getLogger(__name__)
 
 
 class TopicError(IngestError):
-    """A topic does not continue what the ledger has read from it. Nothing is read from the source's topics until a user decides."""
+    """A topic does not continue what was ingested, or does not fit the options. No topic of the source is read until a user decides."""
 
     @classmethod
     def created_again(cls, source: str, topic: str, ids: Iterable[str], topic_id: str) -> "TopicError":
@@ -56,7 +56,7 @@ class TopicError(IngestError):
 
     @classmethod
     def no_start(cls, source: str, partition: Partition, offset: int, legal: tuple[int, int]) -> "TopicError":
-        """The partition has no such first offset."""
+        """The partition does not have the offset at which it is to be read first."""
         return cls(
             f"source {source!r}: partition {partition.number} of the topic {partition.topic} is to be read from offset {offset}; "
             f"legal: {legal[0]} to {legal[1]}. Correct the option `startingOffsets`"
@@ -67,8 +67,8 @@ class TopicError(IngestError):
         """The partition has fewer records than were read."""
         return cls(
             f"source {source!r}: partition {partition.number} of the topic {partition.topic} ends at offset {latest}, but was read up to "
-            f"offset {end}: Kafka has lost records, and new ones would have offsets that the ledger has already. Send them to a new "
-            "topic, and let the source read that one too (option `subscribe`)"
+            f"offset {end}: Kafka has lost records, and new records would have offsets that the ledger has already. Send new records to a "
+            "new topic, and let the source read that topic too (option `subscribe`)"
         )
 
 
@@ -110,8 +110,8 @@ class Broker:
         Args:
             partitions: the partitions.
             position: `earliest`; `latest`, the offset after the newest record that can be read now; `written`, the offset after the newest
-                record, which may belong to an open transaction; or a time in epoch ms, for the first record since then. For a time, a
-                partition without such a record has its latest offset.
+                record, which may belong to an open transaction; or a time in epoch ms, for the first record since then. A partition
+                without a record since that time has its latest offset.
         """
         clients = self._jvm.org.apache.kafka.clients.admin
         specs = {_EARLIEST: clients.OffsetSpec.earliest, _LATEST: clients.OffsetSpec.latest, _WRITTEN: clients.OffsetSpec.latest}
@@ -141,7 +141,7 @@ class TopicRanges:
         source: the source.
         topics: its topics.
         ledger: the lake's ledger.
-        at_once: the largest number of offsets in one micro-batch, unless the option `maxOffsetsPerTrigger` gives another.
+        at_once: about how many offsets one micro-batch has at most, unless the option `maxOffsetsPerTrigger` gives another number.
     """
 
     def __init__(self, source: str, topics: Topics, ledger: Ledger, at_once: int) -> None:
@@ -152,9 +152,9 @@ class TopicRanges:
         self._ends: dict[Partition, int] | None = None
         self._first_offsets: dict[Partition, int] = {}  # the first offsets by the options, also for ranges that could not be read yet
         self.unlisted: dict[str, str] = {}
-        """The topics of which the newest look found no offsets, and why."""
+        """Why the newest look found no offsets of a topic, by the topic's path."""
         self.refused: str | None = None
-        """Why the newest look found a topic that is not read until a user decides; None if it did not."""
+        """Why the topics are not read until a user decides, as of the newest look; None if they are read."""
         self.has_more = False
         """Whether the newest look left records for the next."""
         self.reads_to_present = False
@@ -206,7 +206,7 @@ class TopicRanges:
         known_ends = self._first_offsets | recorded
         latest, earliest = broker.offsets(partitions, _LATEST), broker.offsets(partitions, _EARLIEST)
         beyond = broker.offsets([p for p, end in known_ends.items() if p in latest and latest[p] < end], _WRITTEN)
-        next_offsets = {p: self._checked(p, end, earliest[p], beyond.get(p, latest[p])) for p, end in known_ends.items() if p in latest}
+        next_offsets = {p: self._next_offset(p, end, earliest[p], beyond.get(p, latest[p])) for p, end in known_ends.items() if p in latest}
         new_partitions = [p for p in partitions if p not in next_offsets]
         is_first = not known_ends and not self._has_looked
         starts = self._starts(broker, new_partitions, earliest, latest) if is_first else {p: earliest[p] for p in new_partitions}
@@ -222,7 +222,7 @@ class TopicRanges:
         at_once = int(self._topics.option("maxOffsetsPerTrigger", str(self._default_at_once)))
         until = _limit_ends(begin, latest, at_once)
         self.has_more = any(until[p] < latest[p] for p in begin)
-        # a chosen start and an offset after lost records are recorded, even without a record to read, or the next look would not know them
+        # a chosen start and an offset after lost records are recorded even without a record to read: the next look must know them
         moved = {p for p in self._first_offsets | known_ends if p in begin and begin[p] != recorded.get(p)}
         return [offset_range(p, begin[p], until[p], self._source, self._topics) for p in begin if until[p] > begin[p] or p in moved]
 
@@ -232,8 +232,8 @@ class TopicRanges:
             if ids and topic_id not in ids and topic_id not in self._topics.accepted:
                 raise TopicError.created_again(self._source, topic, ids, topic_id)
 
-    def _checked(self, partition: Partition, end: int, earliest: int, latest: int) -> int:
-        """The next offset to read."""
+    def _next_offset(self, partition: Partition, end: int, earliest: int, latest: int) -> int:
+        """The next offset to read from a partition that was read up to `end`; raises `TopicError` if records are lost."""
         if latest < end:
             raise TopicError.shortened(self._source, partition, end, latest)
         if earliest <= end:
@@ -274,12 +274,12 @@ def _limit_ends(begin: Mapping[Partition, int], latest: Mapping[Partition, int],
 
 
 def starts_of_unread(unread: Sequence[Unread], known_ends: Mapping[str, int]) -> list[str]:
-    """The ledger's `offsets` for the starts of ranges that could not be read and of whose partitions it records no offset.
+    """Values for the ledger's `offsets` that record the starts of unread ranges, for the partitions of which the ledger records no offset.
 
-    Without them, the next process would read such a partition from its beginning, like one that was added to a topic that was read.
+    Without such a value, the next process would take the partition for a new one, and read it from its beginning.
 
     Args:
-        unread: what could not be read in a batch.
+        unread: the input that could not be read in a batch.
         known_ends: the offsets that the ledger records, by the path of each partition.
     """
     ranges = [u.file for u in unread if u.file.is_range and not u.is_replaced and u.file.path not in known_ends]

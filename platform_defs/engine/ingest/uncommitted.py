@@ -1,4 +1,4 @@
-"""Reuse or remove uncommitted rows: rows in a log or a quarantine whose batch is not in the ledger, because ingest was killed."""
+"""Reuses or removes uncommitted rows: rows in a log or a quarantine whose batch is not in the ledger, because an ingest was killed."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -68,7 +68,7 @@ def clear_uncommitted(
         attempts: for each source with input, the metadata of its commits.
 
     Raises:
-        LedgerError: a table has an attempt at a later batch, so the ledger has lost the batch before that.
+        LedgerError: a table has an attempt at a batch after the open one, so the ledger has lost batches.
     """
     for name, contract in contracts.items():
         for table, named_seq in newest_named(batch.known, contract).items():

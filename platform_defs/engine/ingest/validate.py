@@ -128,7 +128,7 @@ def _columns_of(spark: SparkSession, contract: SourceContract, text: tuple[str, 
 
 
 def _time(spark: SparkSession, contract: SourceContract, sql: str) -> Column:
-    """A time that an expression gives; null if it gives none, or raises an error."""
+    """The time that an expression gives; null if its value is no time, or it raises an error."""
     time = parsed_time(F.expr(sql))
     return time if _is_column(contract, sql) else without_errors(spark, time)
 
@@ -152,7 +152,7 @@ def _row_watermark(spark: SparkSession, contract: SourceContract) -> Column:
 
 
 def _watermark_faults(spark: SparkSession, contract: SourceContract) -> list[Column]:
-    """The faults of a row's watermark, which a row need not have, and of its marker."""
+    """The faults of a row's watermark, which may be missing, and of the expression that decides whether the row is a marker."""
     strategy = contract.watermark
     if not isinstance(strategy, Punctuated):
         return []
@@ -189,7 +189,7 @@ def _year_fault(column: str, name: str) -> Column:
 
 
 def _future_fault(contract: SourceContract, column: str, now: int, name: str) -> list[Column]:
-    """The fault of an event time or a watermark that is too far ahead of the clock; none if the contract allows any."""
+    """The fault of an event time or a watermark that is too far ahead of the clock; empty if the contract sets no limit."""
     if contract.future_skew is None:
         return []
     bound = instant(now + length_ms(contract.future_skew, "future_skew"), column)

@@ -56,7 +56,7 @@ def test_a_missing_page_is_not_an_unknown_schema(body: bytes, kind: str):
             schema_of(5)
 
 
-def test_a_registry_that_does_not_answer_is_not_waited_for_without_an_end(monkeypatch: pytest.MonkeyPatch):
+def test_the_wait_for_a_registry_that_does_not_answer_ends(monkeypatch: pytest.MonkeyPatch):
     assert schema_registry._DEFAULTS["timeout"] == 20
     monkeypatch.setitem(schema_registry._DEFAULTS, "timeout", 1)
     with socket.create_server(("127.0.0.1", 0)) as silent:

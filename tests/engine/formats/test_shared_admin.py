@@ -1,4 +1,4 @@
-"""The client for administration that is shared by all that use it at the same time. No test needs a broker."""
+"""Simultaneous users of a Kafka administration client share one client. No test needs a broker."""
 
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -23,8 +23,8 @@ class FakeAdmin:
 
 
 @dataclass
-class Made:
-    """The clients that were made."""
+class CreatedClients:
+    """The clients that were created."""
 
     all: list[FakeAdmin] = field(default_factory=list)
 
@@ -36,48 +36,48 @@ class Made:
 
 
 @pytest.fixture
-def made(monkeypatch: pytest.MonkeyPatch) -> Made:
-    found = Made()
+def created(monkeypatch: pytest.MonkeyPatch) -> CreatedClients:
+    found = CreatedClients()
     monkeypatch.setattr(kafka_client, "admin_client", found.client)
     return found
 
 
-def test_users_at_the_same_time_share_one_client_and_the_last_closes_it(made: Made) -> None:
+def test_users_at_the_same_time_share_one_client_and_the_last_closes_it(created: CreatedClients) -> None:
     jvm, finder = object(), SharedAdmin(object(), {})
     finder.close()
     finder = SharedAdmin(jvm, {"a": "1", "b": "2"})
     with SharedAdmin(jvm, {"b": "2", "a": "1"}) as check:
         assert check is finder.client
-    assert [admin.closed for admin in made.all] == [1, 0]
+    assert [admin.closed for admin in created.all] == [1, 0]
     finder.close()
-    assert [admin.closed for admin in made.all] == [1, 1]
+    assert [admin.closed for admin in created.all] == [1, 1]
 
 
-def test_other_options_and_later_users_have_clients_of_their_own(made: Made) -> None:
+def test_other_options_and_later_users_have_clients_of_their_own(created: CreatedClients) -> None:
     jvm = object()
     with SharedAdmin(jvm, {"a": "1"}) as one, SharedAdmin(jvm, {"a": "2"}) as other:
         assert one is not other
     with SharedAdmin(jvm, {"a": "1"}) as later:
         assert later is not one
-    assert [admin.closed for admin in made.all] == [1, 1, 1]
+    assert [admin.closed for admin in created.all] == [1, 1, 1]
 
 
-def test_a_client_that_cannot_be_made_is_not_kept(made: Made) -> None:
+def test_a_client_that_cannot_be_made_is_not_kept(created: CreatedClients) -> None:
     for _ in range(2):
         with pytest.raises(OSError, match="no resolvable address"):
             SharedAdmin(object(), {"bad": "1"})
-    assert made.all == []
+    assert created.all == []
 
 
-def test_a_use_ends_once(made: Made) -> None:
+def test_a_use_ends_once(created: CreatedClients) -> None:
     jvm = object()
     one, other = SharedAdmin(jvm, {}), SharedAdmin(jvm, {})
     one.close()
     one.close()
-    assert made.all[0].closed == 0, "the other use goes on"
+    assert created.all[0].closed == 0, "the other use goes on"
     other.close()
     other.close()
-    assert made.all[0].closed == 1
+    assert created.all[0].closed == 1
 
 
 class Lost:

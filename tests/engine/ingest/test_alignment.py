@@ -212,7 +212,7 @@ def test_sources_of_a_ledger_keep_within_their_drift(tmp_path: Path, examples: i
 
 
 def _count_waits(stream: Stream, groups: Sequence[Group]) -> int:
-    """Check a stream: a turn reads one file of each source that does not wait; without any it records idle sources.
+    """Check a stream: each look reads one file of each source that does not wait; a look without a file records idle sources.
 
     Returns:
         how often a source with files had to wait.
@@ -221,7 +221,7 @@ def _count_waits(stream: Stream, groups: Sequence[Group]) -> int:
     waiting = {name: [START + hour * HOUR for hour in hours] for name, hours in files.items()}
     read: dict[str, list[int]] = {name: [] for name in files}
     waits = 0
-    for turn in range(200):
+    for look in range(200):
         ahead = sources_ahead(stream.ledger, stream.contracts)
         ready = {name for name, times in waiting.items() if times and name not in ahead}
         waits += sum(name in ahead for name, times in waiting.items() if times)
@@ -230,19 +230,19 @@ def _count_waits(stream: Stream, groups: Sequence[Group]) -> int:
             stream.record_idle()
         last = stream.ledger.newest_rows()
         for n, group in enumerate(groups):
-            _check_turn({name: last.get(name) for name in (f"g{n}_{which}" for which in range(3))}, ready, group.drift * HOUR)
+            _check_look({name: last.get(name) for name in (f"g{n}_{which}" for which in range(3))}, ready, group.drift * HOUR)
         for name in ready:
             read[name].append(waiting[name].pop(0))
         if ready:
             stream.read({name: (read[name][-1], max(read[name])) for name in ready})
         if not any(waiting.values()):
             break
-        assert turn < 199, "a source waits for ever"
+        assert look < 199, "a source waits for ever"
     assert {name: [(t - START) // HOUR for t in times] for name, times in read.items()} == {n: [*hours] for n, hours in files.items()}
     return waits
 
 
-def _check_turn(last: Mapping[str, SourceBatch | None], ready: Collection[str], drift: int) -> None:
+def _check_look(last: Mapping[str, SourceBatch | None], ready: Collection[str], drift: int) -> None:
     """The sources of a group that are read are within their drift of each one that is not idle."""
     active = [row and row.watermark for row in last.values() if row is None or not row.idle]
     for name in ready & last.keys():

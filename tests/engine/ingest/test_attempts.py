@@ -1,4 +1,4 @@
-"""Two attempts are the same only if everything is equal on which their rows depend."""
+"""Two attempts are the same only if everything that their rows depend on is equal."""
 
 from dataclasses import fields, replace
 from typing import Any

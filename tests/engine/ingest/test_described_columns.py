@@ -1,4 +1,4 @@
-"""A lake continues after its sources and tables have got descriptions of their columns."""
+"""Descriptions of columns may be added to the sources and tables of an existing lake."""
 
 from dataclasses import replace
 

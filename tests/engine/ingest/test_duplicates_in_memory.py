@@ -147,7 +147,7 @@ def test_spark_finds_the_duplicates_of_float_keys_and_large_logs(
 
 
 def test_the_range_of_a_key_with_a_collation_leaves_out_no_file() -> None:
-    """The statistics of a file are of the bytes of its texts: by them, `C` is before `a` and `c`."""
+    """The statistics of a file order texts by their bytes: `C` is before `a` and `c`."""
     keys = {"plain": StringType(), "collated": StringType("UTF8_LCASE")}
     contracts = [source(name, schema=StructType().add("k", kind).add("ts", "timestamp"), unique_key=("k",)) for name, kind in keys.items()]
     assert {contract.name: ranged_key(contract) for contract in contracts} == {"plain": ["k"], "collated": []}

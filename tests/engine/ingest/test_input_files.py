@@ -1,4 +1,4 @@
-"""Input files stay as they are, whatever becomes of their rows."""
+"""Input files are never changed or deleted, whether their rows are ingested or rejected."""
 
 import gzip
 import os

@@ -72,7 +72,7 @@ class Lakes:
         contracts: the sources.
         topic: the topic of the source `r`; None if it has none.
         damaged: whether files named `bad` cannot be read.
-        before_turn: what happens before each turn of a continuous stream, from the second.
+        before_look: the calls before each look of a continuous stream, from its second look on.
         with_more_files: the sources of each batch, each with whether more of its files wait.
     """
 
@@ -81,7 +81,7 @@ class Lakes:
     contracts: Sequence[SourceContract] = ()
     topic: Topic | None = None
     damaged: bool = True
-    before_turn: list[Callable[[], Any]] = field(default_factory=list)
+    before_look: list[Callable[[], Any]] = field(default_factory=list)
     with_more_files: list[tuple[str, bool]] = field(default_factory=list)
 
     def engine(self) -> Engine:
@@ -101,9 +101,9 @@ class Lakes:
         """Ingest what is present, in a new process."""
         self.engine().ingestion.run(None, on_batch)
 
-    def stream(self, *before_turn: Callable[[], Any], on_batch: Callable[[Batch], Any] = lambda _: None) -> None:
-        """Ingest continuously, with a call before each turn but the first."""
-        self.before_turn[:] = before_turn
+    def stream(self, *before_look: Callable[[], Any], on_batch: Callable[[Batch], Any] = lambda _: None) -> None:
+        """Ingest continuously, with a call before each look but the first."""
+        self.before_look[:] = before_look
         with pytest.raises(KeyboardInterrupt, match="enough"):
             self.engine().ingestion.run("30 seconds", on_batch)
 
@@ -125,9 +125,9 @@ class Lakes:
         return _SourceResult(committed if readable else None, unread)
 
     def sleep(self, _: float) -> None:
-        if not self.before_turn:
+        if not self.before_look:
             raise KeyboardInterrupt("enough")
-        self.before_turn.pop(0)()
+        self.before_look.pop(0)()
 
 
 @pytest.fixture
@@ -154,7 +154,7 @@ def test_a_source_with_a_backlog_in_a_topic_is_not_idle_while_files_are_read(lak
     assert lakes.history == ["lr", "l", "l", "l", "Lr"]
 
 
-def test_input_that_arrives_during_a_long_turn_counts(lakes: Lakes, clock: Clock) -> None:
+def test_input_that_arrives_during_long_micro_batches_counts(lakes: Lakes, clock: Clock) -> None:
     lakes.land("l", "1.jsonl", "2.jsonl", "3.jsonl", "4.jsonl")
     lakes.land("r", "1.jsonl")
 
@@ -196,7 +196,7 @@ def test_a_stream_looks_for_input_again_before_a_long_backlog_is_read(lakes: Lak
 
 
 def test_a_batch_knows_whether_more_files_of_its_sources_wait(lakes: Lakes, clock: Clock) -> None:
-    """The first source is read file by file, and the second in two batches of a turn, which a stream ends after one of them."""
+    """The first source is read file by file, and the second in two batches of a look; a stream looks again after one of them."""
     lakes.contracts = [source("l", alignment=Alignment("g", "1 hour"), idle_timeout="10 minutes"), source("r")]
     for name in "lr":
         lakes.land(name, "1.jsonl", "2.jsonl")
@@ -208,7 +208,7 @@ def test_a_batch_knows_whether_more_files_of_its_sources_wait(lakes: Lakes, cloc
     assert lakes.with_more_files == [("r", True), ("r", True), ("r", False)]
 
 
-def test_a_source_that_waits_for_its_group_is_not_idle_in_the_batch_after_the_last_that_it_waits_for(lakes: Lakes, clock: Clock) -> None:
+def test_a_source_that_waits_for_its_group_is_not_idle_when_the_source_that_it_waits_for_becomes_idle(lakes: Lakes, clock: Clock) -> None:
     """`r` is ahead of `l`, which is silent, while files of `s` are read."""
     aligned: Any = {"alignment": Alignment("g", "1 hour"), "idle_timeout": "10 minutes"}
     lakes.contracts = [source("l", **aligned), source("r", **aligned), source("s")]

@@ -1,4 +1,4 @@
-"""The turns of a stream: idle sources, a busy ledger, a failing asset. Without Spark and without waiting."""
+"""The micro-batches of a stream: idle sources, a busy ledger, a failing asset. Without Spark and without waiting."""
 
 import os
 import signal
@@ -78,7 +78,7 @@ def test_a_stream_of_the_present_files_does_not_wait(tmp_path: Path) -> None:
     assert _stream(engine, sleep=lambda _: pytest.fail("the stream waits")).run() == []
 
 
-def test_an_error_of_a_turn_without_files_ends_the_stream(tmp_path: Path) -> None:
+def test_an_error_of_on_quiet_ends_the_stream(tmp_path: Path) -> None:
     def fail() -> None:
         raise ProgressError("no")
 
@@ -88,7 +88,7 @@ def test_an_error_of_a_turn_without_files_ends_the_stream(tmp_path: Path) -> Non
     assert engine.ingestion.busy() is None
 
 
-def test_a_blocked_turn_without_files_is_skipped_unless_the_ledger_is_corrupted() -> None:
+def test_a_failed_control_batch_is_skipped_unless_the_ledger_is_corrupted() -> None:
     calls = Calls()
     for transient in (BUSY, OSError("the store is unreachable")):
         micro_batches = _micro_batches(calls, idle=lambda error=transient: _raise(error))

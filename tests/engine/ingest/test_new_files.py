@@ -112,7 +112,7 @@ def test_links_are_skipped_and_counted(folder: LandingFolder) -> None:
 
 def test_a_file_changed_in_place_is_found_by_a_later_listing(folder: LandingFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local_files, "SECOND_LOOKS", 3)
-    monkeypatch.setattr(local_files, "_TURN_S", 0.0)
+    monkeypatch.setattr(local_files, "_SHORTEST_ROTATION_S", 0.0)
     for n in range(20):
         folder.land(f"{n % 4}/{n}.jsonl")
     assert len(folder.ingest()) == 20
@@ -125,7 +125,7 @@ def test_a_file_changed_in_place_is_found_by_a_later_listing(folder: LandingFold
 
 def test_a_folder_without_modification_times_is_listed_periodically(folder: LandingFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local_files, "SECOND_LOOKS", 3)
-    monkeypatch.setattr(local_files, "_TURN_S", 0.0)
+    monkeypatch.setattr(local_files, "_SHORTEST_ROTATION_S", 0.0)
     for n in range(12):
         folder.land(f"{n % 4}/{n}.jsonl")
     folder.ingest()
@@ -204,7 +204,7 @@ ACTIONS = st.lists(
 @pytest.fixture
 def _few_second_looks(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(local_files, "SECOND_LOOKS", 2)
-    monkeypatch.setattr(local_files, "_TURN_S", 0.0)
+    monkeypatch.setattr(local_files, "_SHORTEST_ROTATION_S", 0.0)
 
 
 @pytest.mark.usefixtures("_few_second_looks")
@@ -274,7 +274,7 @@ def test_a_failed_listing_hides_no_file_from_the_next(folder: LandingFolder, mon
 
 
 def test_an_inaccessible_file_is_named_and_found_later(folder: LandingFolder, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(local_files, "_TURN_S", 0.0)
+    monkeypatch.setattr(local_files, "_SHORTEST_ROTATION_S", 0.0)
     folder.land("1/1.jsonl")
     folder.ingest()
     folder.land("1/2.jsonl")

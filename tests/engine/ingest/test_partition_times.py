@@ -28,11 +28,11 @@ def test_an_older_record_does_not_move_a_partition_back():
     assert PartitionTimes({}).after({ONE: 100}, now=1).after({ONE: 30}, now=2).lowest(2, None) == 100
 
 
-def test_a_partition_that_never_had_a_record_does_not_hold_it_back():
+def test_a_partition_that_never_had_a_record_does_not_hold_the_watermark_back():
     assert PartitionTimes({}).after({ONE: 100}, now=1).lowest(1, "1 hour") == 100
 
 
-def test_an_idle_partition_does_not_hold_it_back_until_it_has_records_again():
+def test_an_idle_partition_does_not_hold_the_watermark_back_until_it_has_records_again():
     times = PartitionTimes({}).after({ONE: 100, OTHER: 40}, now=0).after({ONE: 200}, now=60_000)
     assert times.lowest(60_000, "1 minute") == 40
     assert times.lowest(60_001, "1 minute") == 200
@@ -100,7 +100,7 @@ def test_a_partition_is_silent_up_to_the_newest_look():
     assert times.lowest(90_000, "1 minute", 500, Look(90_000)) == 500
 
 
-def test_topics_that_a_variable_names_are_still_read_while_it_is_not_set(monkeypatch: pytest.MonkeyPatch):
+def test_topics_that_a_variable_names_are_still_read_while_the_variable_is_not_set(monkeypatch: pytest.MonkeyPatch):
     """Such a source still reads its files."""
     monkeypatch.delenv("NO_SUCH_TOPIC", raising=False)
     topics = Topics(options=topic_options({"subscribe": Secret(env="NO_SUCH_TOPIC")}))

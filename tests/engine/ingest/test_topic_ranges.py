@@ -25,10 +25,10 @@ class FakeBroker:
     """A broker with the earliest and the latest offset of each partition.
 
     Args:
-        held: the offsets, of which the latest is that after the newest record that can be read.
+        held: by partition, the earliest offset, and the offset after the newest record that can be read.
         missing: topics that do not exist.
-        since: the offset since a time.
-        open: the records of open transactions, after the latest offset.
+        since: by partition, the offset of the first record since a time.
+        open: the number of records of open transactions, after the latest offset.
     """
 
     held: dict[Partition, tuple[int, int]]

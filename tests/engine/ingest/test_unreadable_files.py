@@ -144,9 +144,9 @@ def test_a_running_stream_reads_a_rewritten_file_in_its_new_state(make_engine: M
             case 1:
                 pass
             case _:
-                raise _Stop("two turns")
+                raise _Stop("two looks")
 
-    with pytest.raises(_Stop, match="two turns"):
+    with pytest.raises(_Stop, match="two looks"):
         replace(engine.ingestion.stream, first_wait_s=0.0, sleep=sleep).run("1 second")
     assert [(s.accepted, s.quarantined) for e in engine.ledger.batches() for s in e] == [(1, 0)]
     assert _keys(engine) == ["new"]
