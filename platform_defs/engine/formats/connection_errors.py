@@ -35,6 +35,7 @@ class ConnectionsError(TidemarkError, ValueError):
         """The token of the environment would be sent with the access key of the file, to which it need not belong."""
         return cls(
             f"the part s3 of the connections gives `access_key` and no `session_token`, and the environment variable {name} is set: "
-            f"deltalake would send that token with this key, and Spark would not. Legal: the key's own `session_token` beside it in the "
-            f"file ({{env: {name}}} if it is that token; `aws_session_token` beside a key in `options`), or no variable {name}"
+            f"deltalake would send that token with this key, and Spark would not. Legal: the key's own `session_token` beside the key in "
+            f"the file, or `aws_session_token` if the key is in `options` (its value is {{env: {name}}} if the variable has the key's own "
+            f"token); or no variable {name}"
         )

@@ -23,7 +23,7 @@ from operators.errors import TidemarkError
 
 KINDS = {"insert": INSERT, "update_preimage": UPDATE_BEFORE, "update_postimage": UPDATE_AFTER, "delete": DELETE}
 _NAMES = {"_commit_version": COMMIT_VERSION, "_commit_timestamp": COMMITTED_AT}
-_PLAIN = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary(), pa.uint64(): pa.int64()}
+_SUPPORTED_TYPES = {pa.string_view(): pa.string(), pa.binary_view(): pa.binary(), pa.uint64(): pa.int64()}
 """Replacements for Arrow types that deltalake returns and that many readers do not support."""
 _FILE = re.compile(r"version-(\d{20})\.parquet")
 _POSITION = "_table.json"
@@ -235,6 +235,6 @@ def _with_own_names(rows: pa.Table) -> pa.Table:
         raise ChangeFeedError(f"the table has a column {sorted(taken)[0]!r}, a name that the landed changes use; rename it")
     kinds = [KINDS[kind] for kind in rows["_change_type"].to_pylist()]
     named = rows.drop_columns(["_change_type"]).rename_columns([_NAMES.get(c, c) for c in rows.column_names if c != "_change_type"])
-    plain = named.cast(pa.schema([f.with_type(_PLAIN.get(f.type, f.type)) for f in named.schema]))
+    plain = named.cast(pa.schema([f.with_type(_SUPPORTED_TYPES.get(f.type, f.type)) for f in named.schema]))
     changes = plain.append_column(CHANGE, pa.array(kinds, pa.string()))
     return changes.take(pa.array(sorted(range(len(kinds)), key=lambda n: kinds[n] in (INSERT, UPDATE_AFTER)), pa.int64()))

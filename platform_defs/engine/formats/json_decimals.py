@@ -34,7 +34,7 @@ def has_nested_decimal(type_: DataType) -> bool:
 
 
 def exact_decimals(struct: StructType, texts: str, options: Mapping[str, str]) -> Column:
-    """The decimals of a line, parsed as decimals; null if the texts have all digits already.
+    """The decimals of a line, parsed as decimals; null if the texts have all digits already, or if the parser of decimals must not be used.
 
     Args:
         struct: the decimal columns.

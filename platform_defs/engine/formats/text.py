@@ -36,7 +36,7 @@ _NUMBER_IN_PARTITION = f"(monotonically_increasing_id() & {(1 << 33) - 1}L)"
 _POSITION = f"{_SPLIT} + {_NUMBER_IN_PARTITION}"
 """The position of a line in its file: the start of its split, and its number in that split."""
 IN_FIRST_SPLIT = temporary("in_first_split")
-"""The column for whether a line is in the first split of its file."""
+"""The column with whether a line is in the first split of its file."""
 
 
 @dataclass(frozen=True)

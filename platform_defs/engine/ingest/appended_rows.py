@@ -38,7 +38,7 @@ def log_rows(validated: DataFrame, duplicates: DataFrame | None, contract: Sourc
 
     Args:
         validated: the result of `validate.classify`.
-        duplicates: `arrival` of each duplicate; None if there are none.
+        duplicates: a frame with the `arrival` of each duplicate; None if there are none.
         contract: the source's contract.
         seq: the batch's number.
     """

@@ -19,7 +19,7 @@ _LOGGED = -1
 OLDER = "older than the rows that retention keeps, so a duplicate could not be recognized"
 """Why a row of a source with a key is quarantined: retention may have removed the row that it duplicates."""
 _BROADCAST = 1_000_000
-"""The most new rows whose keys are broadcast."""
+"""The largest number of new rows whose keys are broadcast."""
 
 
 def duplicates(rows: DataFrame, log: DataFrame, key: Sequence[str], horizon: int, count: int) -> tuple[DataFrame, int] | None:

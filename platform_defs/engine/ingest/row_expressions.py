@@ -10,7 +10,7 @@ from platform_defs.engine.lake.arrow_rows import java_class
 
 
 def without_errors(spark: SparkSession, expression: Column) -> Column:
-    """The value of an expression over a row with `arrival`; null if it raises an error, as in Spark's own `try_` functions.
+    """The value of an expression over a row with `arrival`; null if the expression raises an error, as in Spark's own `try_` functions.
 
     Spark's `TryEval` catches each `Exception` of Java that the expression itself raises, in interpreted plans and in generated code. It
     does not catch an `Error`, such as too little memory. Files are read, and a killed task ends, outside of the expression.

@@ -76,7 +76,7 @@ class Stream:
         """Ingest the present files and records and return, or ingest continuously at an interval.
 
         Args:
-            every: the interval, such as `'30 seconds'`; None to return when all that is present is ingested.
+            every: the interval, such as `'30 seconds'`; None to return when all present files and records are ingested.
             on_batch: called after each batch is committed.
             on_quiet: called at each interval without a new batch, if the stream is continuous.
             on_start: called when this is the only stream over the folders, before the first batch.

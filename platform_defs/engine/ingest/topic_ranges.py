@@ -149,7 +149,8 @@ class TopicRanges:
         self._default_at_once = at_once
         self._broker: Broker | None = None
         self._has_schema = False  # whether Spark can read the schema of all values
-        self._ends: dict[Partition, int] | None = None
+        self._has_looked = False  # whether a look of the present run has found the starts of all partitions
+        self._ends: dict[Partition, int] | None = None  # the latest offsets at the first look of a run that reads only to them
         self._first_offsets: dict[Partition, int] = {}  # the first offsets by the options, also for ranges that could not be read yet
         self.unlisted: dict[str, str] = {}
         """Why the newest look found no offsets of a topic, by the topic's path."""
