@@ -1,1 +1,1 @@
-"""Shared code and implementation details of the operators. Only `operators` imports it."""
+"""Shared code and implementation details of the operators. Only `operators` and its tests import it."""

@@ -3,7 +3,7 @@
 The text is split into tokens (see `sql_tokens`). That is enough to answer three questions.
 
 - Is it deterministic? Results are computed again and compared, so an aggregate must not depend on the order in which Spark reads rows,
-  on random numbers or on the clock.
+  on random numbers, files, the session or the clock.
 - Is it one call of an aggregate function whose partial results can be merged: `function ( [ALL] expression )`, without quotes, comments
   or DISTINCT?
 - Does every row change it: `count(*)` or `count(1)`?
@@ -66,7 +66,7 @@ class AggregateExpression:
         sql: its text.
 
     Raises:
-        OperatorError: its value depends on the order in which Spark reads rows, on random numbers or on the clock.
+        OperatorError: its value depends on the order in which Spark reads rows, on random numbers, files, the session or the clock.
 
     >>> AggregateExpression("count(*)").merge_function, AggregateExpression("avg(price)").merge_function
     ('sum', None)
@@ -124,7 +124,7 @@ rows; in place of first use min_by(v, struct(event_time, seq, arrival)), or max_
         return f"{self.sql} never falls, because no row lowers it" if is_sum else ""
 
     def _only_adds(self, columns: Collection[str]) -> bool:
-        """Whether it adds products and sums of some columns and whole numbers."""
+        """Whether it adds products and sums of the given columns and of whole numbers."""
         tokens = [token for call in calls_of(self.sql, frozenset({"sum"})) for text in call.arguments for token in tokens_of(text)]
         return all(token.name in columns or token.text.isdigit() or token.text in "+*" for token in tokens)
 
@@ -185,7 +185,7 @@ class Aggregates:
         """Read the parameter `aggregates`.
 
         Raises:
-            OperatorError: it is empty or no mapping of names to SQL, no expression can read a column of a name, or an aggregate is not
+            OperatorError: it is empty or no mapping of names to SQL, a name cannot be that of a column, or an aggregate is not
                 deterministic.
         """
         is_mapping = isinstance(aggregates, Mapping)  # pyright: ignore[reportUnnecessaryIsInstance]

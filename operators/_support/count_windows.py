@@ -20,7 +20,7 @@ from operators.steps import ByKey
 WINDOW_NUMBER = "window_number"
 """In the results: the number of a key's window, from 1."""
 LAST_POSITION = temporary("last_position")
-"""`seq` and `arrival` (struct) of a row, or of its window's last row: the greatest of a window is always that of its last row."""
+"""`seq` and `arrival` (struct) of a row, or of the last row of its window. In each window the greatest value is that of the last row."""
 _WINDOW, _ROW_NUMBER, _ROW_COUNT = temporary("window"), temporary("row_number"), temporary("rows")
 _IS_END, _END_COUNT = temporary("is_end"), temporary("ends")
 
@@ -29,7 +29,7 @@ class CountWindowOperator:
     """The contract of an operator over windows that end by the rows of a key alone, in the order of arrival.
 
     With `size`, window `n` ends with row `n * slide` of its key, and contains the `size` rows up to that one. With `ends_with`, it ends
-    with the `n`-th row for which the condition is true, and contains the rows after the one that ended the window before.
+    with the `n`-th row for which the condition is true, and begins after the last row of window `n - 1`.
     """
 
     by: str | Sequence[str]
@@ -68,7 +68,7 @@ class CountWindowOperator:
 
     @property
     def _group(self) -> tuple[str, ...]:
-        """The same for rows in windows, which can have a column `window_number` of their own."""
+        """The columns that identify the window of a row before it is aggregated; a row may have its own column `window_number`."""
         return (*self.key, _WINDOW)
 
     def check_windows(self) -> None:
@@ -84,7 +84,7 @@ class CountWindowOperator:
             return
         for parameter, value in (("size", self.size), ("slide", self.slide)):
             if value is not None:
-                raise OperatorError.bad_value(parameter, value, "None with `ends_with`: each row is in one window, which ends by it")
+                raise OperatorError.bad_value(parameter, value, "None with `ends_with`: each row is in one window, ended by the condition")
         _check_reads_one_row("ends_with", self.ends_with)
 
     def check_columns(self, columns: Sequence[str]) -> None:

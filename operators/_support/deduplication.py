@@ -98,7 +98,7 @@ class StreamDeduplication:
         raise OperatorError("Deduplicate without a `window` decides lateness row by row: call `late`")
 
     def finalized_at(self, *frames: DataFrame) -> DataFrame:
-        """When a row is final: null, because it may always be replaced."""
+        """Null for every row: without windows, no row is reported as finalized."""
         [rows] = frames
         return rows.select(F.lit(0).alias(WHICH), EVENT_TIME, F.lit(None).cast("timestamp").alias(FINALIZED_AT))
 
@@ -157,7 +157,7 @@ class WindowDeduplication:
         return self.windows.late(event_time, watermark)
 
     def late_before(self, watermark: int) -> int | None:
-        """The time before which all windows of a row had closed; None if there are gaps between windows."""
+        """The time before which all windows of a row had closed; None for sessions, or if there are gaps between windows."""
         return self.windows.late_before(watermark)
 
     def lateness_decisions(self, watermark: int, *frames: DataFrame) -> DataFrame:
@@ -165,7 +165,7 @@ class WindowDeduplication:
         return self.windows.lateness_decisions(watermark, *frames)
 
     def finalized_at(self, *frames: DataFrame) -> DataFrame:
-        """When the last window of a row is final; null in a gap between windows."""
+        """When the last window of each row is final; null in a gap between windows."""
         return self.windows.finalized_at(*frames)
 
     def finalized_by_time(self, which: int, event_time: Column) -> Column | None:
@@ -181,7 +181,7 @@ class WindowDeduplication:
         raise OperatorError("Deduplicate with a `window` keeps no rows beside its table: a step reads the rows of its windows")
 
     def so_far(self, rows: DataFrame) -> DataFrame:
-        """The same, with the number of rows of the key in the window."""
+        """What `deduplicate` returns, with `ROWS_SEEN`: the number of rows of the key in the window."""
         row_count = F.count("*").over(Window.partitionBy(*self.key, WINDOW))
         return self._choose_by_window(
             self.windows.assign(rows).withColumn(ROWS_SEEN, row_count), drop_engine_columns(rows).columns, ROWS_SEEN

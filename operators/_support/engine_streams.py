@@ -12,7 +12,7 @@ the engine's rules, in whole milliseconds.
 Spark drops a row of a window, and emits the window, if `end <= watermark`. In the engine both happen at `end - 1 <= watermark`, so
 Spark's watermark is `w + 1`.
 
-`within` extends the bounds of a join so that they include 0. Otherwise Spark could remove a row when it arrives, and so lose it.
+`time_bounds` extends the bounds of a join so that they include 0. Otherwise Spark could remove a row when it arrives, and so lose it.
 
 Spark's watermark is never below 1970, and the bounds of a join are exact up to the year 3000: they are doubles, in microseconds.
 """

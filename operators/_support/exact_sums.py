@@ -59,8 +59,8 @@ def _is_not_finite(value: str, is_finite: str, condition: str | None) -> str:
 def _nearest_double(sums: str) -> str:
     """SQL of the double nearest to the number whose chunks have the given sums, the least first.
 
-    The digits after the significant ones matter only if the first lie exactly in the middle between two doubles: if one is not 0, the last
-    bit is set.
+    The digits after the significant ones matter only if the significant ones lie exactly in the middle between two doubles. If one of the
+    digits after them is not 0, the last bit of the significant ones is set.
     """
     negated = f"named_struct('sign', -1D, 'digits', {_digits(f'transform({sums}, c -> -c)')})"
     number = f"transform(array({_digits(sums)}), d -> if(d[0] < 0, {negated}, named_struct('sign', 1D, 'digits', d)))"

@@ -1,10 +1,10 @@
 """Firings of windows with a purging trigger.
 
-A row is in exactly one firing of each of its windows: the next one after it reaches the window.
+A row is in exactly one firing of each of its windows: the first one at or after the time at which the row reaches the window.
 
 A firing must not depend on where steps are cut, so it depends only on the rows and on the watermarks before their batches. A row reaches
-its windows when the watermark reaches its time. If the watermark before its batch has passed its time, the row reaches them 1 ms after that
-watermark. So no row reaches a window at a time up to which results are closed, and a firing that is final never changes.
+its windows when the watermark reaches its time. If the watermark before its batch has already reached its time, the row reaches its windows
+1 ms after that watermark. So no row reaches a window at a time up to which results are closed, and a firing that is final never changes.
 """
 
 from collections.abc import Sequence

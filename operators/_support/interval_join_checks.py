@@ -44,11 +44,11 @@ class _Join(Protocol):
 
 
 def check_parameters(join: _Join) -> None:
-    """Check the types of an interval join's parameters, and those that are one of several words, or that depend on its kind.
+    """Check the types of an interval join's parameters, and the parameters whose legal values are words or depend on `how`.
 
     Raises:
-        OperatorError: a parameter has another type, the condition depends on more than the rows, the kind or the rule for late rows is
-            unknown, a join of this kind has no such early results, or a result of it may lack the row of this time.
+        OperatorError: a parameter has another type; `how` or `late_rows` is unknown; `residual` depends on more than the rows; a join of
+            this kind has no such early results; or its results may lack the row whose time is the `result_time`.
     """
     for parameter, words in (("how", How), ("late_rows", LateRows)):
         if getattr(join, parameter) not in get_args(words):
@@ -63,7 +63,7 @@ def check_parameters(join: _Join) -> None:
 
 
 def _check_kind(how: How, early: Trigger | None, result_time: ResultTime) -> None:
-    """Raise `OperatorError` unless a join of this kind has such early results, and each of its results the row of this time."""
+    """Raise `OperatorError` unless a join of this kind has such early results, and each result has the row of `result_time`."""
     triggers, reason = _TRIGGERS.get(how, ((EveryStep, EveryInterval), "a pair has two rows, and gets no more"))
     if early is not None and not isinstance(early, triggers):
         kinds = " or ".join([*[kind.__name__ for kind in triggers], f"None for how={how!r}"])

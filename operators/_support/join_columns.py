@@ -81,7 +81,7 @@ class JoinColumns:
         return self._result_name(column, other_frame.columns, index)
 
     def _result_name(self, column: str, other_columns: Sequence[str], index: int) -> str:
-        """The same, from the names of the other side's columns."""
+        """As `result_name`, from the names of the other side's columns."""
         is_shared = column in other_columns or column in self.added
         return (self.left_prefix, self.right_prefix)[index] + column if is_shared else column
 

@@ -24,16 +24,16 @@ def static_condition(keys: Sequence[tuple[Column, Column]], is_within: Column, r
 def streaming_condition(
     keys: Sequence[tuple[Column, Column]], is_within: Column, residual: str | None, times: tuple[Column, Column], bounds: Column
 ) -> Column:
-    """The same for streaming frames.
+    """The condition for streaming frames.
 
-    Spark derives how long it keeps a row from comparisons of the two time columns, and must not derive anything from other conditions.
+    Spark derives from comparisons of the two time columns how long it keeps a row. It must not derive anything from other conditions.
 
     Args:
         keys: each key column of the left side with that of the right side.
         is_within: whether two times are within the bounds.
         residual: a further condition in SQL; None for none.
         times: the left and the right time column, with a watermark.
-        bounds: the bounds of the time columns, from which Spark derives it.
+        bounds: the bounds of the time columns, from which Spark derives how long it keeps a row.
     """
     has_no_nulls = spark_streaming.are_not_null(*times, *chain.from_iterable(keys))
     condition = _with_keys(keys, has_no_nulls & bounds & spark_streaming.hide_bounds(is_within))

@@ -26,8 +26,8 @@ class AssignedWindows(WindowedOperator):
     Args:
         window: the windows.
         time: the event time, a timestamp column.
-        allowed_lateness: how long after a window's end, in the watermark's time, it still accepts rows.
-        group: the columns of a group, whose rows form sessions; other windows do not depend on it.
+        allowed_lateness: how long after its end, in the watermark's time, a window still accepts rows.
+        group: the columns of a group, whose rows form sessions; windows of other kinds do not depend on groups.
     """
 
     window: AnyWindow
@@ -94,7 +94,7 @@ class ResultWindows:
         return event_time
 
     def times(self) -> dict[str, Column]:
-        """The last millisecond of the window."""
+        """`result_time` and `final_at`: the last millisecond of the window."""
         return times_of_end()
 
     def check(self, rows: DataFrame) -> None:

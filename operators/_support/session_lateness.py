@@ -36,7 +36,7 @@ def lateness_decisions(rows: DataFrame, session: Session, lateness: Lateness, wa
         `WHICH`, `seq`, `arrival` and `SESSION`: null for a late row, else the closed session in which an older row stays.
     """
     group = [c for c in rows.columns if c not in (TIME, WHICH, SEQ, ARRIVAL, SESSION, NEW)]
-    candidates = checkpoint(_rows_of_groups_behind(rows, group, watermark))  # the rows of a few keys, which are read three times
+    candidates = checkpoint(_rows_of_groups_behind(rows, group, watermark))  # the rows of a few keys, which are read several times
     end = F.col(WINDOW)[END]
     is_closed = lateness.has_closed(end, parameter(watermark, end))
     earlier_rows = (
@@ -65,7 +65,7 @@ def _rows_of_groups_behind(rows: DataFrame, group: Sequence[str], watermark: int
 
 
 def _rows_that_stay(kept_rows: DataFrame, group: Sequence[str]) -> DataFrame:
-    """The rows of each closed session that accepted rows would change, with that session, in which they stay."""
+    """The rows of each closed session that accepted rows would change. The rows stay in that session, which is their `SESSION`."""
     is_moved: Column = F.max(F.col(WINDOW) != F.col(_FORMER)).over(Window.partitionBy(*group, _FORMER))
     moved_rows = kept_rows.where(_CLOSED).withColumn(_MOVED, is_moved).where(_MOVED)
     return moved_rows.select(WHICH, SEQ, ARRIVAL, F.col(_FORMER).alias(SESSION))

@@ -36,7 +36,7 @@ _SIDE = temporary("side")
 
 
 def check_evicted_sides(evictor: Evictor | None, key: Sequence[str]) -> None:
-    """Raise `OperatorError` if a key column has the name of a side, which an evictor reads as a column, or if a delta reads no side."""
+    """Raise `OperatorError` if, with an evictor, a key column has the name of a side, or a delta reads a field other than side and key."""
     if evictor is not None and {*SIDES} & {*key}:
         raise OperatorError.bad_value(
             "on", tuple(key), "names other than left and right, by which an `evictor` reads the rows of the sides"

@@ -1,6 +1,6 @@
 """Which joins and windows Spark's own streaming operators compute correctly, and the expressions that they need.
 
-Spark accepts joins whose result is wrong: an outer join with a watermark on one side only loses matches, and counts no dropped row.
+Spark accepts joins whose result is wrong: an outer join with a watermark on only one side loses matches, and counts no dropped row.
 Those joins are refused here. A join that is accepted gives the rows of the static call, for input in which no row is late. Spark
 still differs in these points:
 

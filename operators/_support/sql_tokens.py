@@ -70,7 +70,7 @@ def tokens_of(sql: str) -> list[Token]:
 
 
 def without_comments(sql: str) -> str:
-    """An expression without its comments, so that SQL can be appended to it: after a comment, it would be part of the comment."""
+    """An expression without its comments, so that SQL can be appended: SQL after an open comment would be part of the comment."""
     for token in reversed(tokens_of(sql)):
         sql = f"{sql[: token.start]} {sql[token.end :]}" if token.kind == "comment" else sql
     return sql

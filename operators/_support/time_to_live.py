@@ -38,7 +38,7 @@ class TimeToLive:
         """Read the parameters `ttl`, `ttl_by` and `after_ttl`; None if there is no limit.
 
         Raises:
-            OperatorError: one of them is not legal, or there is no key that could expire.
+            OperatorError: one of them is not legal, or `after_ttl` is `retract` and no key can expire.
         """
         if ttl is not None and not bounded_length_ms(ttl, "ttl"):
             raise OperatorError.bad_value("ttl", ttl, "a duration of more than zero, or None for no limit")
@@ -46,11 +46,11 @@ class TimeToLive:
             raise OperatorError.bad_value("ttl_by", ttl_by, ", ".join(get_args(TimeKind)))
         can_expire = ttl is not None and key
         if after_ttl not in get_args(AfterTtl) or (after_ttl == "retract" and not can_expire):
-            raise OperatorError.bad_value("after_ttl", after_ttl, "keep; or retract, with a `ttl` and partitions (`by`) that expire")
+            raise OperatorError.bad_value("after_ttl", after_ttl, "keep; or retract, with a `ttl` and a key (`by`) that expires")
         return None if ttl is None else cls(bounded_length_ms(ttl, "ttl"), ttl_by, after_ttl == "retract")
 
     def reads(self, key: tuple[str, ...], *, row_key: tuple[str, ...] = (), change: str | None = None, keeps: bool = True) -> ByKey:
-        """What a step reads: the rows of the keys of its new rows; and which keys expire, if their rows are removed.
+        """What a step reads: the rows of the keys of its new rows. If the rows of expired keys are removed, it has the `ttl` too.
 
         Args:
             key: the columns of the key.

@@ -49,9 +49,9 @@ def rank_again(query: TopNQuery, kept_rows: DataFrame, rows: DataFrame) -> DataF
 def rows_still_needed(query: TopNQuery, rows: DataFrame, oldest: int | None) -> DataFrame:
     """The rows that later steps need to compute the Top-N: those that were not replaced or retracted.
 
-    If rows are only added, they are the first `rank_end` rows of each partition. If the first row of a partition matters although it was
-    replaced, it is kept too. The newest row of its key is then kept as well, even if that is a delete: without it, the first row would
-    count as current again.
+    If rows are only added, they are the rows with the first ranks of each partition, up to `rank_end`. If the first row of a partition
+    matters although it was replaced, it is kept too. The newest row of its key is then kept as well, even if that is a delete: without
+    the newest row, the first row would count as current again.
 
     Args:
         query: the Top-N; `why_all_rows` is None.

@@ -33,7 +33,7 @@ class TopNQuery:
         with_rank: whether the result has the rank.
         change: the column with a row's change kind; None if every row is an insert.
         is_promised: whether the user promises that a row that replaces another always comes before it in the order, and none is deleted.
-        rises: why that is known of the input without a promise; empty if it is not known.
+        rises: why this is known of the input without a promise; empty if it is not known.
         ttl: how long a partition's rows count; None for no limit.
     """
 
@@ -56,7 +56,7 @@ class TopNQuery:
 
     @property
     def can_tie(self) -> bool:
-        """Whether the order in a partition may leave two rows equal, so that the one that arrived first comes first."""
+        """With a `key`: whether two rows of a partition may be equal in the order, so that the one that arrived first comes first."""
         return not {*self.key} <= {*self.partition, *(o.column for o in self.order)}
 
     def strategies(self) -> Iterator[Strategy]:

@@ -109,7 +109,7 @@ class WindowedOperator:
     def finalized_at(self, *frames: DataFrame) -> DataFrame:
         """When the last window of a row is final; null in a gap between windows (see `ReportsFinality`).
 
-        With `purging`, a row that reaches its last window after that is final when it reaches the window.
+        With `purging`, a row that reaches its last window after the window's last millisecond is final when it reaches the window.
         """
         return self._finality(frames)
 

@@ -306,7 +306,7 @@ def test_the_strategy_follows_from_the_properties_of_the_input(spec: dict[str, A
         ({"monotonic": True}, "`monotonic` is True; legal: true with a `unique_key`, by which"),
         ({"ttl": "0 ms"}, "`ttl` is '0 ms'; legal: a duration of more than zero, or None for no limit"),
         ({"ttl": "1 day", "ttl_by": "wall"}, "`ttl_by` is 'wall'; legal: event, processing"),
-        ({"after_ttl": "retract"}, "`after_ttl` is 'retract'; legal: keep; or retract, with a `ttl` and partitions (`by`) that expire"),
+        ({"after_ttl": "retract"}, "`after_ttl` is 'retract'; legal: keep; or retract, with a `ttl` and a key (`by`) that expires"),
         ({"ttl": "1 day", "after_ttl": "drop"}, "`after_ttl` is 'drop'; legal: keep"),
         ({"ttl": "1 day", "strategy": "append"}, "legal: retract: a partition's newest row, from which its `ttl` counts"),
         ({"strategy": "sort"}, "`strategy` is 'sort'; legal: append, update, retract"),
