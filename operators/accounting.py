@@ -1,4 +1,4 @@
-"""What an operator reports of its rows, so that each can be accounted for: when it is finalized, and whether it is matched."""
+"""What an operator reports of its input rows, so that each row can be accounted for: when it is finalized, and whether it is matched."""
 
 from typing import Protocol, runtime_checkable
 
@@ -9,14 +9,14 @@ from operators.contract import Operator, are_overridden_together
 
 @runtime_checkable
 class ReportsFinality(Operator, Protocol):
-    """An operator that reports when a row is finalized: when it can no longer be part of a new result. So its rows can be counted."""
+    """An operator that reports when each row is finalized: when the row can no longer be part of a new result. So rows can be counted."""
 
     def finalized_at(self, *frames: DataFrame) -> DataFrame:
         """When the last result that may contain a row is final.
 
         Args:
             frames: the rows of each input that are not late, with `event_time`, and with `WATERMARK` or `SESSION` if the operator reads
-                those.
+                these columns.
 
         Returns:
             One row for each row: `which` (int, the input), `event_time`, and `FINALIZED_AT` (timestamp; null if no result ever contains the
@@ -30,14 +30,14 @@ class FinalizesByTime(ReportsFinality, Protocol):
     """An operator that computes from a row's event time alone when the row is finalized. The engine then counts its rows in one pass."""
 
     def finalized_by_time(self, which: int, event_time: Column) -> Column | None:
-        """What `finalized_at` returns as `FINALIZED_AT` for a row of input `which`; None if that depends on more than its event time."""
+        """The `FINALIZED_AT` of a row of input `which`, as in `finalized_at`; None if it depends on more than the row's event time."""
         ...
 
 
 def finalized_by_time(operator: Operator, which: int, event_time: Column) -> Column | None:
     """When a row of an input is finalized, as an expression over its event time; None if the operator gives none (see `FinalizesByTime`).
 
-    If a subclass overrides `finalized_at` but not `finalized_by_time`, the inherited expression does not belong to it: the result is None.
+    The result is also None if a subclass overrides `finalized_at` alone, because the inherited expression may differ from the new method.
     """
     if not isinstance(operator, FinalizesByTime) or not are_overridden_together(operator, "finalized_by_time", "finalized_at"):
         return None
@@ -46,7 +46,7 @@ def finalized_by_time(operator: Operator, which: int, event_time: Column) -> Col
 
 @runtime_checkable
 class ReportsMatches(ReportsFinality, Protocol):
-    """A join that reports which rows of its inputs match, so that its completeness is known also if its results do not name rows."""
+    """A join that reports which rows of its inputs match, so that these can be counted even if its results do not name input rows."""
 
     def matches(self, *frames: DataFrame) -> DataFrame:
         """Which rows are in a result with a row of another input.
@@ -79,7 +79,7 @@ class TracesInputs(Operator, Protocol):
 
 @runtime_checkable
 class FindsPairs(TracesInputs, Protocol):
-    """An operator whose results leave out the rows of an input, and that finds the pairs, so that these rows can be counted too."""
+    """An operator whose results may leave out the rows of an input. It also gives the pairs, so that these rows can be counted too."""
 
     @property
     def pairs(self) -> TracesInputs:

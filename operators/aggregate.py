@@ -30,25 +30,27 @@ class Aggregate:
     updates it. Event time is not used, so no row is late. A null is an ordinary key.
 
     `seq` and `arrival` of a result are those of the row that last changed one of its values. A Top-N of the results can therefore order
-    ties by when each result took its value. A row that changes no value (a smaller value, for a maximum) leaves them as they are. If
-    an aggregate cannot be merged, they are those of the newest row of the key.
+    ties by when each result took its value. A row that changes no value (a smaller value, for a maximum) does not change `seq` and
+    `arrival`. If an aggregate cannot be merged, they are those of the newest row of the key.
 
     An aggregate is refused if its value depends on the order in which Spark reads rows (`first`, `last`, `any_value`, an unsorted
-    `collect_list`, `percentile_approx`), on random numbers or on the clock. `min_by(v, struct(seq, arrival))` is the value that arrived
-    first. Sums, averages and statistics of doubles are computed as in `WindowedAggregate`. A single `sum` of doubles is refused, because
-    a rounded sum cannot be merged: sum decimals, or write a longer expression, such as `round(sum(v), 4)`.
+    `collect_list`, `percentile_approx`), on random numbers, files, the session or the clock. `min_by(v, struct(seq, arrival))` is the
+    value that arrived first. Sums, averages and statistics of doubles are computed as in `WindowedAggregate`. An aggregate that is only a
+    `sum` of doubles is refused, because a rounded sum cannot be merged: sum decimals, or write a longer expression, such as
+    `round(sum(v), 4)`.
 
-    With `ttl`, a key without a new row for longer than that expires: when it gets a row again, its older rows no longer count. Its
-    result stays until its next row, or with `after_ttl="retract"` the engine removes it with the first step after the expiry.
+    With `ttl`, a key expires if it gets no new row for longer than `ttl`: when it gets a row again, its older rows no longer count. The
+    result of an expired key stays until the key's next row, or with `after_ttl="retract"` the engine removes it with the first step after
+    the expiry.
 
     The semantics are those of Flink SQL's `GROUP BY` on a stream, and of its `table.exec.state.ttl`. A step reads its new rows and the
     results of their keys, if every aggregate is a single call of `count`, `sum`, `min`, `max`, `bool_and`, `bool_or`, `bit_and`,
     `bit_or` or `bit_xor`. With any other aggregate it reads every row of the keys of its new rows.
 
     With `ttl`, over a source, the engine keeps the result of each key beside the table (with any other aggregate, the rows of the key)
-    until no new row can be within `ttl` of them. A step reads its new rows, and the kept results or rows of their keys. If a new row is
-    more than `ttl` behind the watermark, the step reads the log. Over a table of final results, it reads every row of the keys of its
-    new rows.
+    until no new row can be within `ttl` of the kept rows. A step reads its new rows, and the kept results or rows of their keys. If a new
+    row is more than `ttl` behind the watermark, the step reads the log. Over a table of final results, a step reads every row of the keys
+    of its new rows.
 
     Args:
         by: the key columns, at least one.
@@ -71,7 +73,7 @@ class Aggregate:
     after_ttl: AfterTtl = "keep"
 
     def __post_init__(self) -> None:
-        check_columns("by", self.by, why_needed="for a total of all rows, a column with the same value in each")
+        check_columns("by", self.by, why_needed="for a total of all rows, use a column with one value in all rows")
         _ = self._aggregates, self._ttl
         check_distinct([*self.key, *self.aggregates, SEQ, ARRIVAL])
 
@@ -149,7 +151,7 @@ class Aggregate:
         """With `ttl`, the rows of each key's periods, or one row with their result (see `KeepsRows`).
 
         If a late row joined two periods, their results could not be merged, because the position of a result depends on the order of all
-        rows. So the rows of a key are replaced by one row only while they are of one period. The rows since another period began stay.
+        rows. So the rows of a key are replaced by one row only while all of them are of one period. Otherwise they stay.
         """
         if self._ttl is None:
             return rows

@@ -1,4 +1,4 @@
-"""The as-of join: each left row with the version of its key that was valid at its time, or that had arrived with it."""
+"""The as-of join: each left row with the version of its key that was valid at the row's time, or newest when the row was ingested."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -30,9 +30,9 @@ class AsOfJoin:
     """Each left row joined with one version: the newest right row of its key with `right time <= left time`.
 
     This is Flink's event-time temporal join (`FOR SYSTEM_TIME AS OF`), for example of orders with the price of each order's product at
-    the time of the order. Each right row is a version of its key, which is valid from its time until the time of the next version. Of
+    the time of the order. Each right row is a version of its key. A version is valid from its time until the time of the next version. Of
     versions with one time, the one that arrived last is valid (by `seq` and `arrival`; a frame without these is ordered by its other
-    columns of atomic types, nulls first). Time has a resolution of 1 ms, and finer times are floored. Null keys and null times match
+    columns that Spark can order, nulls first). Time has a resolution of 1 ms, and finer times are floored. Null keys and null times match
     nothing.
 
     With `change`, each right row has a change kind in Flink's terms: `+I` and `+U` are versions, and a `-D` ends the version before it,
@@ -41,9 +41,9 @@ class AsOfJoin:
     A left row without a valid version is left out (`inner`) or kept once, padded with nulls (`left`). So each left row gives at most
     one result. `result_time` is the left row's time, and `final_at` is 1 ms later: until then a version of the same millisecond may
     arrive. In the engine a row of either side is late if `event_time + allowed_lateness < watermark`; a late left row is not in the
-    result, and a late version is not used. A row within the lateness behind closed results corrects them: a left row adds its result,
-    and a version changes the results of the rows that should have found it. The page `docs/explanation/flink.md` lists the differences
-    from Flink.
+    result, and a late version is not used. A row that arrives behind closed results and is not late corrects them: a left row adds its
+    result, and a version changes the results of the left rows for which it is the newest version. The page `docs/explanation/flink.md`
+    lists the differences from Flink.
 
     With `max_age`, a step reads the versions that may still be valid. Without it, over a source, the engine keeps the newest old version
     of each key beside the table, and a step reads these and the later versions; over a table, a step reads all versions.
@@ -143,7 +143,7 @@ class AsOfJoin:
         return ByTimeRange(lookback=lookback, watermark_delay=1, lateness=lateness, versions=(1,), by_arrival=by_arrival)
 
     def late(self, event_time: Column, watermark: Column) -> Column:
-        """`event_time + allowed_lateness < watermark`, strictly, as for the interval join."""
+        """`event_time + allowed_lateness < watermark`, as for the interval join."""
         is_late = millis(event_time) < millis(watermark) - self.lateness.ms if self.lateness else event_time < watermark
         return F.coalesce(is_late, F.lit(False))
 
@@ -152,7 +152,7 @@ class AsOfJoin:
         return watermark - self.lateness.ms
 
     def finalized_at(self, *frames: DataFrame) -> DataFrame:
-        """When a row is final: 1 ms after its time. From then on each left row can find a version (see `ReportsFinality`)."""
+        """When a left row's result is final, and when a version can be looked up: 1 ms after the row's time (see `ReportsFinality`)."""
         return finality(frames, (self.left_time, self.right_time), self.finalized_at_if_unmatched)
 
     def finalized_by_time(self, which: int, event_time: Column) -> Column:

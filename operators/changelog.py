@@ -1,8 +1,8 @@
 """Changelogs: the difference of two tables as row kinds, and the table that a changelog leads to.
 
-The kinds are Flink's: `+I` an insert, `-U` and `+U` a row before and after its update, `-D` a delete. A changelog that is applied to the
-older table gives the newer one. `difference` gives the smallest one. Without a key, a `-D` deletes all copies of a row, so the copies that
-remain are inserted again.
+The kinds are Flink's: `+I` an insert, `-U` and `+U` a row before and after its update, `-D` a delete. Applying a changelog to the older
+table gives the newer table. `difference` returns the shortest changelog of two tables with a key. In a changelog of tables without a key
+(`bag_changes`), a `-D` deletes all copies of a row, so the copies that remain are inserted again.
 """
 
 from collections.abc import Callable, Sequence
@@ -44,7 +44,8 @@ def difference(before: DataFrame, after: DataFrame, *, key: Sequence[str], chang
         `before`'s columns and `change` (string): `+I`, `-U` with its `+U`, or `-D`. Rows that are equal in both tables are not in it.
 
     Raises:
-        OperatorError: the key has no column, `after` lacks a column of `before`, or the tables have a column with the name `change`.
+        OperatorError: `key` is empty or names a column that `before` lacks, `after` lacks a column of `before`, or the tables have a
+            column with the name of the parameter `change`.
     """
     if not key:
         raise OperatorError.bad_value("key", key, "at least one column; without a key every row would change into every other")
@@ -71,8 +72,8 @@ def last_changes(changelog: DataFrame, *, key: Sequence[str], order: str) -> Dat
 
     Args:
         changelog: rows with `change`.
-        key: the key columns; nulls are equal. Without one, the table has a single row.
-        order: the column that orders the steps; in a step a key has one change, or a `-U` with its `+U`.
+        key: the key columns; nulls are equal. Empty if the table has a single row.
+        order: the column that orders the steps; a step has at most one change of a key, or a `-U` with its `+U`.
 
     Returns:
         The changelog's columns, one row for each key: `+I`, `+U` or `-D`.
@@ -88,11 +89,11 @@ def fold(changelog: DataFrame, *, key: Sequence[str], order: str) -> DataFrame:
 
     Args:
         changelog: rows with `change`.
-        key: the key columns; nulls are equal. Without one, the table has a single row.
-        order: the column that orders the steps; in a step a key has one change, or a `-U` with its `+U`.
+        key: the key columns; nulls are equal. Empty if the table has a single row.
+        order: the column that orders the steps; a step has at most one change of a key, or a `-U` with its `+U`.
 
     Returns:
-        The changelog's columns without `change` and the order's column; one row for each key whose last change is no delete.
+        The changelog's columns without `change` and the order's column; one row for each key whose last change is not a delete.
 
     Raises:
         OperatorError: the changelog lacks `change`, the order's column or a key column.

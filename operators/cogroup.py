@@ -41,8 +41,8 @@ class CoGroup(WindowedOperator):
     """For each key and window with a row on either side: an array of its left rows and an array of its right rows.
 
     An array without rows is empty, not null. Rows are ordered by event time, then by arrival; without `seq` and `arrival`, then by their
-    columns of atomic types. A null key matches no other key: the rows of a side with a null key are a group of their own. A row with a
-    null time is in no window.
+    columns that Spark can order. A null key matches no other key: the rows of a side with a null key are a group of their own. A row with
+    a null time is in no window.
 
     A result is added when the watermark reaches the last millisecond of its window: `result_time = final_at = end - 1 ms`. The `final_at`
     of a session is its `end`. In the engine a row counts in each of its windows that was open when the row's batch arrived:
@@ -159,5 +159,5 @@ class CoGroup(WindowedOperator):
         check_present(right, self.key, "on")
         check_same_types(left, right, self.key)
         if left.isStreaming or right.isStreaming:
-            reason = "Spark's cogroup reads one micro-batch at a time, and would split a window whose rows are in two of them"
+            reason = "Spark's cogroup reads one micro-batch at a time, and would split a window whose rows are in several micro-batches"
             raise StreamingError.refused("CoGroup", reason, "let the engine run it")

@@ -11,10 +11,10 @@ from operators.column_types import has_map
 from operators.errors import ColumnError
 
 TEMPORARY = "__tm_"
-"""Prefix of the operators' temporary columns. An input with such a name is refused; no result has one."""
+"""Prefix of the operators' temporary columns. An input with such a column is refused; no result has one."""
 
 _EXACT = (IntegralType, DecimalType)
-_LONGEST_NAME, _BESIDE_LETTERS = 255, "-@$:"
+_LONGEST_NAME, _LEGAL_PUNCTUATION = 255, "-@$:"
 
 RESULT_TIME = "result_time"
 FINAL_AT = "final_at"
@@ -56,23 +56,23 @@ def column_fault(name: str, *, underscore: bool = False) -> str | None:
     if name and len(name) <= _LONGEST_NAME and all(map(_is_legal, name)) and (underscore or not name.startswith("_")):
         return None
     start = "" if underscore else ", not starting with '_'"
-    return f"letters, digits, '_' and {' '.join(_BESIDE_LETTERS)}, at most {_LONGEST_NAME}{start}"
+    return f"letters, digits, '_' and {' '.join(_LEGAL_PUNCTUATION)}, at most {_LONGEST_NAME}{start}"
 
 
-def _is_legal(letter: str) -> bool:
-    return f"a{letter}".isidentifier() or letter in _BESIDE_LETTERS
+def _is_legal(character: str) -> bool:
+    return f"a{character}".isidentifier() or character in _LEGAL_PUNCTUATION
 
 
 def parameter(value: int, column: Column | str) -> Column:
     """A literal bigint whose value may differ from one micro-batch to the next without a change of the code that Spark generates.
 
-    Spark writes a literal number into the code that it generates, so that a plan with another number is generated and compiled again.
-    It passes an array by reference. Spark pushes no condition with a parameter down to files.
+    Spark writes a literal number into the code that it generates, so that it generates and compiles the code again for another number.
+    An array is passed to the code by reference. Spark pushes no condition with a parameter down to files.
 
     Args:
         value: the number.
-        column: a bigint column of the rows that it is used with, or its name, which takes fewer calls into the JVM. The parameter is null
-            where the column is.
+        column: a bigint column of the same rows, or the column's name, which takes fewer calls into the JVM. The parameter is null where
+            the column is null.
     """
     if isinstance(column, str):
         return F.expr(parameter_sql(value, quoted_name(column)))
@@ -85,7 +85,7 @@ def parameter_sql(value: int, expression: str) -> str:
 
 
 def lookup(values: Mapping[int, int], column: str) -> Column:
-    """The value, a bigint, of the key in a bigint column; null for a key without a value. Keys and values are passed as `parameter` does.
+    """The value (bigint) for the key in a bigint column; null for a key without a value. Keys and values are passed as in `parameter`.
 
     Args:
         values: the values by key; few, since each row is compared with each key.
@@ -181,7 +181,7 @@ def check_time(frame: DataFrame, column: str, parameter: str) -> None:
 
 
 def check_same_types(left: DataFrame, right: DataFrame, columns: Sequence[str]) -> None:
-    """Raise `ColumnError` if Spark would compare the two types of a key column by a lossy cast."""
+    """Raise `ColumnError` unless the types of each key column are equal or exact numbers: Spark may compare others by a lossy cast."""
     for column in columns:
         left_type, right_type = left.schema[column].dataType, right.schema[column].dataType
         if left_type != right_type and not (isinstance(left_type, _EXACT) and isinstance(right_type, _EXACT)):

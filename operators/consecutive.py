@@ -18,14 +18,15 @@ from operators.steps import Append, ByTimeRange
 class Consecutive:
     """The result of `then` over the results of `of`: for example the Top-K of each window of an aggregate.
 
-    The windows of the first operator are complete when they close, so a step passes their results on at once. To keep those results as
-    well, make two tables, of which the second reads the first; it has the same rows. A row is late if it is late for the first operator;
-    a row within its allowed lateness corrects the results of both.
+    The windows of the first operator are complete when they close, so a step passes their results on at once. To keep the results of the
+    first operator as well, make two tables, of which the second reads the first; the second table then has the same rows. A row is late
+    if it is late for the first operator. A row within the first operator's allowed lateness corrects the results of both.
 
     The semantics are those of Flink's consecutive windows, `windowAll` after `keyBy().window()`.
 
     Args:
-        of: an operator that reads closed ranges of its inputs.
+        of: an operator that reads closed ranges of its inputs and whose results are final at their `result_time` (no sessions), without
+            early results or purging.
         then: an operator with one input, the results of a windowed operator over the same windows, such as `TopK` without a window.
             Neither operator is a `Consecutive`.
 

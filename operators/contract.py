@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from operators.triggers import Trigger
 
 PROMISE_VIOLATED = "rows violate the promise of their input"
-"""The text of Spark's error if `fold` of an operator with `Promised` meets rows for which its result could be wrong."""
+"""The text of Spark's error if `fold` of a `Promised` operator meets rows for which its result could be wrong."""
 NO_EXACT_SUM = (
     "a sum of doubles has a value of 2e37 or more, for which it depends on the order of the rows; leave such values out, as in "
     "sum(if(abs(v) < 1e37, v, null))"
@@ -25,9 +25,9 @@ NO_EXACT_SUM = (
 ASIDE = "aside"
 """Metadata key of an operator's field on which no result depends: a table stays valid when the field's value changes."""
 FORMER_NAME = "former_name"
-"""Metadata key of an operator's field that was renamed: its name in lakes and in YAML of earlier versions."""
+"""Metadata key of an operator's field that was renamed. The value is the field's name in lakes and in YAML of earlier versions."""
 CANONICAL = "canonical"
-"""Metadata key of an operator's field whose texts have several notations: a function that writes a text in the canonical one."""
+"""Metadata key of an operator's field whose texts have several notations. The value is a function that writes a text in one of them."""
 
 
 @runtime_checkable
@@ -93,15 +93,16 @@ class BoundsLateness(Operator, Protocol):
             watermark: the operator's watermark before the row's batch, in epoch ms.
 
         Returns:
-            The bound; `NEVER_LATE` if no row is late; None if lateness depends on more than a bound, as for sessions.
+            The bound; `NEVER_LATE` if no row is late; None if lateness depends on more than a bound, as for sessions and for windows with
+            gaps between them.
         """
         ...
 
 
 def late_before(operator: Operator, watermark: int) -> int | None:
-    """The bound before which rows are late for an operator at a watermark; None if it gives none (see `BoundsLateness`).
+    """The bound before which rows are late for an operator at a watermark; None if the operator gives none (see `BoundsLateness`).
 
-    If a subclass overrides `late` but not `late_before`, the inherited bound does not belong to its `late`, so the result is None.
+    The result is also None if a subclass overrides `late` alone, because the inherited bound may differ from the new method.
     """
     if not isinstance(operator, BoundsLateness) or not are_overridden_together(operator, "late_before", "late"):
         return None
@@ -109,7 +110,7 @@ def late_before(operator: Operator, watermark: int) -> int | None:
 
 
 def are_overridden_together(operator: Operator, derived: str, method: str) -> bool:
-    """Whether the most derived class with one of the methods has both; if not, `derived` describes a method that is overridden."""
+    """Whether `derived` still describes `method`: false if the most derived class with one of the two defines `method` alone."""
     members = next(vars(c) for c in type(operator).__mro__ if method in vars(c) or derived in vars(c))
     return derived in members
 
@@ -157,16 +158,17 @@ class KeepsRows(Operator, Protocol):
     def still_needed(self, rows: DataFrame, oldest: int | None) -> DataFrame:
         """The rows that later steps need.
 
-        Later rows follow in the order of `seq` and `arrival`. A call on these rows and the later ones gives the same result as a call on
-        all rows. `still_needed` itself also gives the same rows for both.
+        Later rows follow in the order of `seq` and `arrival`. Calling the operator on the returned rows and the later rows gives the same
+        result as calling it on all rows. `still_needed` too returns the same rows for both.
 
         Args:
-            rows: every row of some keys, or the rows of an earlier call and all later ones; with `seq` and `arrival`.
+            rows: every row of some keys, or the rows that an earlier call returned and all later rows; with `seq` and `arrival`.
             oldest: a time in ms, in event or processing time as `ByKey.ttl_by` says. The rows of a key are forgotten if its newest row is
-                before that time. None to forget none.
+                before that time. None to forget no rows.
 
         Returns:
-            Some of the rows with their columns, except `BATCH_TIME`; if keys have a TTL, with `PERIOD_START` and `PERIOD_END`.
+            Some of the rows, or rows that stand for several of them, with their columns except `BATCH_TIME`; if keys have a TTL, with
+            `PERIOD_START` and `PERIOD_END`.
         """
         ...
 
@@ -251,7 +253,7 @@ class RunsAsQuery(Operator, Protocol):
         """Spark's watermark at which the query has emitted exactly the results with `final_at <= closed_to`; it may emit pairs earlier.
 
         Args:
-            closed_to: the operator's watermark, in epoch ms. A row that is on time after it is not late for Spark either.
+            closed_to: the operator's watermark, in epoch ms. A row that is not late at this watermark is not late for Spark either.
         """
         ...
 
@@ -267,7 +269,7 @@ class RunsAsQuery(Operator, Protocol):
 def has_query(operator: Operator) -> bool:
     """Whether a streaming query computes an operator (see `RunsAsQuery`).
 
-    A subclass that overrides only `__call__` has none, because the inherited query computes the inherited `__call__`.
+    A subclass that overrides only `__call__` has no query, because the inherited query computes the inherited `__call__`.
     """
     if not isinstance(operator, RunsAsQuery):
         return False

@@ -27,19 +27,19 @@ class Deduplicate:
     """The first or the last row of each key, by event time or by arrival; with a window, of each key and window.
 
     Of rows with one event time, the one that arrived first is the first and the one that arrived last is the last. Rows without
-    `seq` and `arrival` are ordered by their other columns of atomic types, nulls first. A null key is an ordinary key. By event time,
-    a row with a null time is dropped.
+    `seq` and `arrival` are ordered by their other columns that Spark can order, nulls first. A null key is an ordinary key. By event
+    time, a row with a null time is dropped.
 
     Without a window the table is updated by key: a step replaces a key's row if a new row is the first, or last, instead. By event
     time, the first row is final when the watermark reaches it, so a row with `event_time <= watermark` is late and is ignored. Last rows,
     and rows by arrival, are never late.
 
-    With `ttl`, a key without a new row for longer than that expires: when it gets a row again, its older rows no longer count. A row
+    With `ttl`, a key expires if it gets no new row for longer than `ttl`: when it gets a row again, its older rows no longer count. A row
     that is dropped as a duplicate counts as new too, and so postpones the expiry. The row of an expired key stays until the key's next
-    row, or with `after_ttl="retract"` the engine removes it with the first step after the expiry. Over a source, the engine keeps
-    one row of each key beside the table until no new row can be within `ttl` of it, and a step reads its new rows and those. A row
-    that is more than `ttl` behind the watermark makes the step read the log, unless it is late. Over a table of final results, a step
-    reads every row of the keys of its new rows.
+    row, or with `after_ttl="retract"` the engine removes it with the first step after the expiry. Over a source, the engine keeps one row
+    beside the table for each period in which a key does not expire, until no new row can be within `ttl` of the period. A step reads its
+    new rows and the kept rows of their keys. A new row that is more than `ttl` behind the watermark makes the step read the log, unless
+    the row is late. Over a table of final results, a step reads every row of the keys of its new rows.
 
     With a window a result is added at the window's end, `result_time = final_at = end - 1 ms`; a session's `final_at` is its `end`. Each
     row is late or not for each of its windows, as in `WindowedAggregate`. Sessions are those of a key. If the rows already have a window,
@@ -88,7 +88,7 @@ class Deduplicate:
         if self.early and not self.window:
             raise OperatorError.bad_value("early", self.early, "None without a `window`: the table itself has the current row of each key")
         if self.lateness and not self.window:
-            legal = "zero without a `window`: a key's row in the whole stream is updated however late a row is"
+            legal = "zero without a `window`: the allowed lateness counts from the end of a window"
             raise OperatorError.bad_value("allowed_lateness", self.allowed_lateness, legal)
         if self.window:
             check_distinct([*self.key, WINDOW_START, WINDOW_END])

@@ -15,7 +15,7 @@ from operators.columns import quoted_name, temporary
 
 EVENT_TIME, SEQ, ARRIVAL = "event_time", "seq", "arrival"
 WATERMARK = temporary("watermark")
-"""In frames of an operator with `ByTimeRange.with_watermark`: the watermark before a row's batch; null if it was below the row's time."""
+"""In frames of an operator with `ByTimeRange.with_watermark`: the watermark before a row's batch; null if that is below the row's time."""
 SESSION = temporary("session")
 """In frames of an operator with `ByTimeRange.recorded`: the session recorded for a row (`start`, `end` in epoch ms), or null."""
 SESSION_TYPE = "struct<start:bigint,end:bigint>"
@@ -47,7 +47,8 @@ def drop_engine_columns(frame: DataFrame) -> DataFrame:
 def tie_breakers(rows: DataFrame, without: Collection[str] = ()) -> list[Column]:
     """The columns that order rows of equal time: `seq` and `arrival`, or if a frame has none, every column that can be ordered.
 
-    Of these columns, `event_time` comes first: of two rows of a table, that with the later event time is the newer one.
+    Of these columns, `event_time` comes first, because of two rows of a table the one with the later event time is the newer one. Columns
+    of atomic types come next, then arrays and structs.
 
     Args:
         rows: the frame.

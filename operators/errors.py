@@ -37,7 +37,7 @@ def did_you_mean(name: object, known_names: Iterable[str], other_names: Mapping[
 
 
 def is_instance(value: object, protocol: type) -> bool:
-    """Whether a value implements a protocol. A class does not, though it has the members of its instances."""
+    """Whether a value implements a protocol. False for a class, although a class has the same members as its instances."""
     return isinstance(value, protocol) and not isinstance(value, type)
 
 
@@ -68,8 +68,8 @@ class DurationError(OperatorError):
 
     @classmethod
     def too_long(cls, parameter: str, value: object) -> Self:
-        """The value is longer than all of time in a timestamp."""
-        return cls.bad_value(parameter, value, "a duration of less than 10,000 years, from the first to the last timestamp")
+        """The value is longer than the time from the first to the last timestamp."""
+        return cls.bad_value(parameter, value, "a duration of less than 10,000 years; timestamps are from year 1 to year 9999")
 
     @classmethod
     def negative(cls, parameter: str, value: object) -> Self:
@@ -132,9 +132,9 @@ class ColumnError(OperatorError):
 
 
 class StreamingError(OperatorError):
-    """Spark's own streaming operator would give a wrong result, or refuse."""
+    """Spark's own streaming operator would give a wrong result, or has no equivalent."""
 
     @classmethod
     def refused(cls, operator: str, reason: str, way_out: str) -> Self:
-        """The operator would compute a wrong result on streaming frames."""
+        """The operator cannot compute the right result on streaming frames."""
         return cls(f"{operator} on streaming frames: {reason}; {way_out}")

@@ -1,8 +1,8 @@
 """Evictors: they select the rows of a window that count, before its result is computed.
 
-An evictor decides by the rows of a window alone, never by the order in which they arrived in steps, so that a stream and a backfill keep
-the same rows. Flink's evictors use the order of arrival; the evictors here use it for rows with equal event time, and for windows by count,
-which are made by the recorded order of arrival.
+An evictor decides by the rows of a window alone, never by the steps in which they were processed, so that a stream and a backfill keep
+the same rows. Flink's evictors use the order of arrival. The evictors here use the recorded order of arrival, for rows with equal event
+time and for windows by count.
 """
 
 import re
@@ -39,9 +39,9 @@ _NAME = re.compile(r"`([^`]*)`|(\w+)")
 class Evictor(Protocol):
     """Which rows of a window count. An evictor of your own is a frozen dataclass with this method.
 
-    It must keep the same rows for the same frame, in whatever order Spark reads it. An operator with an evictor computes each row once
-    for each of its windows. The evictor and its parameters are part of a table's identity, but its code is not: if the code of your own
-    evictor changes, change the table's `version`.
+    It must keep the same rows for the same frame, in whatever order Spark reads the frame. An operator with an evictor computes each row
+    once for each of the row's windows. The evictor and its parameters are part of a table's identity, but its code is not: if the code of
+    your own evictor changes, change the table's `version`.
     """
 
     def keep(self, rows: DataFrame, group: Sequence[str], time: str) -> DataFrame:
@@ -62,7 +62,7 @@ class Evictor(Protocol):
 
 @dataclass(frozen=True)
 class CountEvictor:
-    """Keeps a window's last rows by event time; of rows of equal time, those that arrived last. Of a window by count, the last to arrive.
+    """Keeps a window's last rows by event time, and among equal times by arrival. In a window by count, keeps the rows that arrived last.
 
     Flink's evictor uses only the order of arrival, so the rows that it keeps depend on that order.
 
@@ -110,8 +110,8 @@ class TimeEvictor:
 class DeltaEvictor:
     """Keeps the rows of a window whose delta to its last row is below a threshold: Flink's `DeltaEvictor`, `delta(row, last) < threshold`.
 
-    The last row is that with the greatest event time; of equal times, the one that arrived last. In a window by count, it is the one that
-    arrived last. A row whose delta is null is kept.
+    The last row is the one with the greatest event time; among equal times, the one that arrived last. In a window by count, it is the one
+    that arrived last. A row whose delta is null is kept.
 
     Args:
         delta: SQL for the delta, a number, over the structs `row` and `last` with a row's columns: `"abs(row.price - last.price)"`. In a
@@ -120,7 +120,7 @@ class DeltaEvictor:
         threshold: rows with a delta of at least this are not kept.
 
     Raises:
-        OperatorError: the delta depends on random numbers, files, the session or the clock.
+        OperatorError: `delta` is not SQL, or depends on random numbers, files, the session or the clock; or `threshold` is not a number.
     """
 
     delta: str

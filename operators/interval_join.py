@@ -70,9 +70,9 @@ class IntervalJoin(engine_streams.JoinedByQuery):
             are late and have the same W, one of them must be such a row. A late row without a match is an unmatched row. No row is
             counted as late. The next step recomputes the results from its oldest to its newest late row.
         early: when `early/<asset>` shows pairs that are not final: by `EveryStep` or `EveryInterval`; None for never. For `semi` it shows
-            the left rows that have a match so far, by `EveryStep`. It shows no unmatched row before it is final, and changes no result.
+            the left rows with a match so far, by `EveryStep`. Unmatched rows are not shown, so `anti` takes None. It changes no result.
         result_time: the event time of the results for their readers: the `later` time as above, or the time of the `left` or the `right`
-            row, if every result has one. The watermark for readers is then lower, by as much as the other row can be later.
+            row, if every result has it. With `left` or `right`, the readers' watermark is lower by as much as the other row can be later.
         time_buckets: whether rows of a key are compared only within time buckets, which are four times as long as the interval.
             Without buckets, the cost of a key grows with the square of its rows. With them, `full` joins twice. The engine chooses
             buckets for large steps with very many rows of one key. The results do not depend on this parameter.

@@ -1,6 +1,6 @@
-"""SQL functions whose value depends on more than the row, by the reason, in lower case.
+"""SQL functions, in lower case, whose value depends on more than the row; a set for each reason.
 
-Results are computed again and compared, so an aggregate or the preparation of an input that calls one of them is refused.
+Results are computed again and compared, so an expression of an operator or of the preparation of an input may not call such a function.
 """
 
 import re
@@ -30,7 +30,7 @@ WITHOUT_PARENTHESES = frozenset(
 )
 """Functions of the clock and the session that SQL calls without parentheses if no column has their name."""
 _LIKELY_COLUMNS = frozenset({"user", "localtimestamp"})
-"""Those that are not refused while it is not known whether there is such a column."""
+"""The functions of `WITHOUT_PARENTHESES` that are taken for columns while the names of the columns are not known."""
 _QUOTED = re.compile(r"""'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.)*"|`[^`]*`|--[^\n]*|/\*.*?\*/""", re.DOTALL)
 _WORD = re.compile(r"(\.\s*|\bas\s+)?\b(\w+)(\s*\((\s*\))?)?", re.IGNORECASE)
 """A word with the dot or the `AS` before it, and its brackets."""
@@ -45,7 +45,8 @@ def check_deterministic(parameter: str, expression: str, columns: Iterable[str] 
     Args:
         parameter: the parameter that has the expression, for the error.
         expression: SQL.
-        columns: the columns that it can read, to distinguish a function without parentheses from a column; None if they are not known.
+        columns: the columns that the expression can read, to distinguish a function without parentheses from a column; None if they are
+            not known.
 
     >>> check_deterministic("delta", "abs(row.v - rand())")
     Traceback (most recent call last):
@@ -90,7 +91,7 @@ def nondeterministic_part(expression: str, columns: Iterable[str] | None = None)
 
 
 def _without_quotes(expression: str, before_name: str) -> str:
-    """An expression without comments, with `x` for a text, and with names without their backticks: Spark finds functions by them too."""
+    """An expression without comments and backticks, and with `x` for a text. A name in backticks can call a function too."""
 
     def replacement(quoted: re.Match[str]) -> str:
         text = quoted[0]
@@ -107,7 +108,7 @@ def _depends_on_more(function: str, empty_brackets: str) -> bool:
 
 
 def is_time_of_the_clock(text: str) -> bool:
-    """Whether Spark casts a text to a time of the query where it is compared with a time. All words but `now` may have a time zone.
+    """Whether Spark casts a text to the time of the query if it is compared with a time. A time zone may follow every word but `now`.
 
     >>> [is_time_of_the_clock(text) for text in (" Now", "today UTC", "now UTC", "yesterday was bad news")]
     [True, True, False, False]

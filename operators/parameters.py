@@ -1,4 +1,4 @@
-"""Checks of an operator's parameters when it is made: a wrong type is refused there, and not by Spark at the first batch."""
+"""Checks of an operator's parameters: a wrong type is refused when the operator is constructed, and not by Spark at the first batch."""
 
 import warnings
 from collections.abc import Callable, Sequence
@@ -56,7 +56,7 @@ def check_sql(parameter: str, sql: object, *, is_optional: bool = True) -> None:
 def check_prefix(parameter: str, prefix: object) -> None:
     """Raise `OperatorError` unless a parameter can be the beginning of a column's name; it may be empty."""
     if prefix != "" and not is_name(prefix):
-        raise OperatorError.bad_value(parameter, prefix, "text without a dot and a backtick, such as 'left_'")
+        raise OperatorError.bad_value(parameter, prefix, "text without dots and backticks, such as 'left_'")
 
 
 def check_flag(parameter: str, value: object) -> None:
@@ -68,12 +68,12 @@ def check_flag(parameter: str, value: object) -> None:
 def accepts_former_names(kind: _Class) -> _Class:
     """Let calls of a dataclass use the former names of its fields (`FORMER_NAME`), with a warning. A former name is not an attribute."""
     initialize = kind.__init__
-    names = {field.metadata[FORMER_NAME]: field.name for field in fields(kind) if FORMER_NAME in field.metadata}
+    new_names = {field.metadata[FORMER_NAME]: field.name for field in fields(kind) if FORMER_NAME in field.metadata}
 
     @wraps(initialize)
     def initialize_by_either_name(self: object, *args: Any, **parameters: Any) -> None:
-        for former_name in names.keys() & parameters:
-            name = names[former_name]
+        for former_name in new_names.keys() & parameters:
+            name = new_names[former_name]
             if name in parameters:
                 raise OperatorError.bad_value(former_name, parameters[former_name], f"the new name `{name}` alone; remove `{former_name}`")
             warnings.warn(f"the parameter `{former_name}` of {kind.__name__} is now `{name}`; rename it", DeprecationWarning, stacklevel=2)
@@ -89,7 +89,7 @@ def _is_list_of(is_legal: Callable[[object], bool], values: object) -> bool:
 
 
 def _hint_of(value: object) -> str:
-    """The rule of names, if a value is a text or a list of texts; otherwise empty."""
+    """The rule for names, if a value is a text or a list of texts; otherwise empty."""
     return _NAME_RULE if isinstance(value, str) or _is_list_of(lambda name: isinstance(name, str), value) else ""
 
 

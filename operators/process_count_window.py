@@ -43,10 +43,10 @@ class ProcessCountWindow(CountWindowOperator):
         size: the number of rows in a window, at least 1; None with `ends_with`.
         slide: after how many rows of a key the next window ends, at least 1; None for `size`, so that each row is in one window.
         rows: a SQL expression that computes the result's rows of a window from `elements`, the key columns and `window_number`. Its value
-            is an array with a struct for each row of the result: `"transform(elements, e -> named_struct('id', e.id))"`. A window for
-            which it is empty or null has no result. None returns the array of elements.
-        ends_with: a SQL condition on a row, in place of `size`: a window ends with each row for which it is true, and not with one for
-            which it is null: `"event = 'checkout'"`.
+            is an array with a struct for each row of the result: `"transform(elements, e -> named_struct('id', e.id))"`. A window whose
+            array is empty or null has no result. None returns the array of elements.
+        ends_with: a SQL condition on a row, in place of `size`, such as `"event = 'checkout'"`. A window ends with each row for which the
+            condition is true; null counts as false.
         evictor: which rows of a window are elements, by arrival, as for `CountWindowAggregate`; None for all.
 
     Raises:
@@ -93,8 +93,8 @@ class ProcessCountWindow(CountWindowOperator):
         Returns:
             The key columns, `window_number` (bigint), and `elements` (array of structs with the columns of the frame), `seq` and `arrival`
             (bigint) of the window's last row. With `rows`, the key columns, `window_number`, `result_number` (bigint, from 1: the row's
-            position in the array), and the columns of its structs. Such results have no `seq` and `arrival`, because several of them would
-            have the same.
+            position in the array), and the columns of its structs. With `rows`, results have no `seq` and `arrival`, because several
+            results of a window would have the same values.
         """
         [rows] = frames
         self.check_rows(rows)
@@ -112,5 +112,5 @@ class ProcessCountWindow(CountWindowOperator):
     def _check_results(self, results: DataFrame) -> None:
         check_distinct(results.columns)
         if {SEQ, ARRIVAL} & {column.lower() for column in results.columns}:
-            reason = "a reader would take them for an order of arrival, which several results of a window can share"
+            reason = "a reader would take them for the order of arrival, but several results of a window can have the same values"
             raise OperatorError.bad_value("rows", self.rows, f"structs without the fields {SEQ} and {ARRIVAL}: {reason}; rename them")

@@ -31,9 +31,9 @@ _ORDER, _ROW, _ROW_COUNT = temporary("order"), temporary("row"), temporary("rows
 class ProcessWindow(WindowedOperator):
     """For each key and window with at least one row: the rows that a function of all of these rows returns.
 
-    The function is SQL over `elements`, an array with the window's rows as structs. They are ordered by event time, then by arrival;
-    without `seq` and `arrival`, then by their columns of atomic types. A null key is an ordinary key. A row with a null time is in no
-    window.
+    The function is SQL over `elements`, an array with the window's rows as structs. The elements are ordered by event time, then by
+    arrival; without `seq` and `arrival`, then by their columns that Spark can order. A null key is an ordinary key. A row with a null time
+    is in no window.
 
     Use this operator if a result needs the order of the rows, or if a window has several results: differences between consecutive rows,
     pairs, paths. If one row of aggregates is enough, use `WindowedAggregate`: it needs less memory, because it does not hold the rows.

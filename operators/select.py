@@ -76,7 +76,7 @@ class Select:
         return F.coalesce(self.lateness.has_closed(millis(event_time), millis(watermark)), F.lit(False))
 
     def late_before(self, watermark: int) -> int:
-        """The time after the watermark less the allowed lateness (see `BoundsLateness`)."""
+        """1 ms after the watermark less the allowed lateness (see `BoundsLateness`)."""
         return watermark - self.lateness.ms + 1
 
     def finalized_at(self, *frames: DataFrame) -> DataFrame:
@@ -101,6 +101,6 @@ class Select:
         check_time(rows, EVENT_TIME, "rows")
         check_distinct([*rows.columns, RESULT_TIME, FINAL_AT])
         if rows.isStreaming:
-            raise StreamingError.refused("Select", "a selection needs no operator there", "use `where` and `select` of the frame")
+            raise StreamingError.refused("Select", "Spark selects without an operator", "use `where` and `select` of the frame")
         time = F.col(EVENT_TIME)
         return rows.where(time.isNotNull()).select("*", time.alias(RESULT_TIME), time.alias(FINAL_AT))

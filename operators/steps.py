@@ -21,7 +21,7 @@ class Reads:
     Attributes:
         closes_ranges: whether a step closes a range of results, up to a watermark; if not, it handles batches of sources, or the
             changed rows of a table.
-        merges_rows: whether a step merges new rows into rows of the table; if not, it computes its results from all rows that they need.
+        merges_rows: whether a step merges new rows into rows of the table; if not, it computes its results from all rows that these need.
         watermark_delay: the largest `final_at - result_time`, in ms.
         with_watermark: whether the frames have `WATERMARK`.
         lateness: how long after a range was closed a row may still correct its results, in ms of the watermark.
@@ -96,13 +96,14 @@ class ByTimeRange(Reads):
         recorded: whether lateness depends on the rows that were present when a batch arrived, so that it is decided and recorded batch
             by batch (see `DecidesLateness`). The frames have `SESSION`.
         versions: the indexes of the inputs whose rows are versions, which rows of the other inputs look up. A version can be looked up for
-            as long as the lookback. It is counted as matched when the watermark reaches its time plus `watermark_delay`, because every
-            row can find it from then on.
+            as long as the lookback. A version is counted as matched when the watermark reaches its time plus `watermark_delay`, because
+            from then on every row can look up the version.
         by_arrival: the indexes of the inputs of versions that are looked up by arrival. A step reads all of their rows up to its last
             batch, whatever their event times. No row of them is late, and the watermark does not wait for them. They must be sources.
 
     Raises:
-        OperatorError: an input that is not one of versions is read from its beginning, or is looked up by arrival.
+        OperatorError: `lookback` is not a list of numbers and None; or an input that is not in `versions` is read from its beginning, or
+            is looked up by arrival.
     """
 
     closes_ranges: ClassVar[bool] = True
@@ -170,7 +171,7 @@ class NewRows(Reads):
         return self.key or ()
 
     def recomputing(self, key: tuple[str, ...]) -> "ByKey":
-        """What a step reads if it computes the rows that new rows may change from all of their rows, instead of merging.
+        """What a step reads if it computes the affected rows from all rows of their keys, instead of merging the new rows.
 
         Args:
             key: the key of the operator's upserts.
@@ -196,12 +197,12 @@ class ByKey(Reads):
     Args:
         key: the columns of the key, with the same names in every input; empty for all rows.
         row_key: columns that identify a row that can move from one key to another. Every key that such a row ever had is
-            read again, with every row of these keys. Over an upserted table with this key, or a part of it, it has no effect, because
-            the table's changes name the old and the new key.
+            read again, with every row of these keys. `row_key` has no effect over an upserted table whose key consists of some of its
+            columns, because the table's changes name the old and the new key.
         change: the column with a row's change kind; rows of tables are read as `+I`. None if rows have no kinds.
-        ttl: the time to live (TTL) of a key after its newest row, in ms; then its rows are removed from the table. None for no limit.
+        ttl: the time to live (TTL) of a key after its newest row, in ms; then the key's rows are removed from the table. None for no limit.
         ttl_by: whether the TTL is event time, by the asset's watermark, or processing time, by the ledger's clock. Over a table of final
-            results it is event time, by how far the table is closed. For processing time the frames have `BATCH_TIME`.
+            results event time is measured by how far that table is closed. For processing time the frames have `BATCH_TIME`.
         keeps: set if the operator says which rows later steps need (see `KeepsRows`). A step over a source then reads only these rows
             and its new rows. None if a step needs every row.
     """

@@ -118,7 +118,7 @@ def instant(epoch_ms: int, column: Column | str) -> Column:
 
 
 def is_between(column: str, first: int | None, last: int | None, *, includes_first: bool = True) -> Column:
-    """Whether `first <= time <= last`. A null time gives null, but true if there are no ends.
+    """Whether `first <= time <= last`: null for a null time, and true for every time if there are no ends.
 
     Args:
         column: the name of a timestamp column.

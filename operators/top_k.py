@@ -88,7 +88,7 @@ class TopK:
         check_column("time", self.time)
         check_orders("order_by", self.order_by)
         if self.early and not self.window:
-            legal = "None without a `window`: the rows of other windows are final when they are read"
+            legal = "None without a `window`: the windows that the rows already have are final when they are read"
             raise OperatorError.bad_value("early", self.early, legal)
         if self.lateness and not self.window:
             legal = "zero without a `window`: the operator that makes the windows decides which rows are late"

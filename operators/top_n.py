@@ -46,10 +46,10 @@ class TopN:
     - With `unique_key` alone, a row replaces the row with its key.
     - With `change`, each row has a change kind in Flink's terms: `+I`, `-U`, `+U` or `-D`. A row with any other kind is ignored: let a
       row rule of the source reject those. A `-U` or `-D` takes back the row with its `unique_key`. Without `unique_key` it takes back
-      the oldest row that is equal in every column except `event_time` (and `commit_version` and `committed_at`, which describe the
-      commit of a change data feed). If there is no such row, it is ignored.
+      the oldest row that is equal in every column except `event_time`, `seq` and `arrival` (and `commit_version` and `committed_at`,
+      which describe the commit of a change data feed). If there is no such row, the `-U` or `-D` is ignored.
 
-    With `ttl`, a partition without a new row for longer than that expires: when it gets a row again, its older rows no longer count.
+    With `ttl`, a partition expires if it gets no new row for longer than `ttl`: when it gets a row again, its older rows no longer count.
     `after_ttl` decides what happens to the rows of an expired partition: they stay until its next row, or the engine removes them with
     the first step after the expiry. `ttl` is not available if the input is an upserted table of the engine; over a table of final
     results, a step reads every row of the partitions of its new rows.
@@ -59,13 +59,13 @@ class TopN:
     Args:
         order_by: columns, each optionally followed by `ASC` or `DESC` and by `NULLS FIRST` or `NULLS LAST`. By default nulls are the
             smallest values.
-        rank_end: the last rank to show, at least 1, or the column that holds it: a partition takes the value of its first row (of the
-            oldest current row, if the input is an upserted table) forever. A partition whose value is null, zero or less shows nothing;
-            `partitions_without_ranks` lists those.
+        rank_end: the last rank to show, at least 1, or the column that holds it: the value in the first row of a partition is the
+            partition's forever (if the input is an upserted table, the value in the oldest current row). A partition whose value is null,
+            zero or less shows nothing; `partitions_without_ranks` lists those partitions.
         by: the columns of a partition; empty for one ranking of all rows.
         rank_start: the first rank to show.
         function: how ranks are counted: `row_number`, `rank` or `dense_rank`.
-        with_rank: whether the result has the column `rank`. Without it, a row that only moves to another rank is no change.
+        with_rank: whether the result has the column `rank`. Without this column, a row that only moves to another rank is no change.
         unique_key: the columns by which a row replaces another.
         change: the column with a row's change kind.
         monotonic: promise that a row that replaces another always comes before it in the order, and that no row is deleted. Only with
@@ -77,8 +77,8 @@ class TopN:
         after_ttl: whether to `keep` or to `retract` the rows of an expired partition.
         strategy: how a step computes the result: `append`, `update` or `retract`; None for the cheapest strategy that is right for the
             input. `explain()` says which one that is, and why the others are not.
-        rises: why rows are known to move up only, as for `monotonic`; empty if that is not known. The pipeline sets it if it follows
-            from the input, as for a count with `DESC`. A step for which it does not hold is computed by `retract`.
+        rises: why rows are known to move up only, as for `monotonic`; empty if that is not known. The pipeline sets `rises` if the input
+            guarantees it, as for a count with `DESC`. A step in which a row moves back nevertheless is computed by `retract`.
 
     Raises:
         OperatorError: a parameter, a column or a streaming frame is not usable; the text says what is legal.
@@ -249,7 +249,7 @@ class TopN:
     def keys_moved_back(self, *frames: DataFrame) -> DataFrame:
         """The keys (of `unique_key`) with a row that came after the row that it replaced, or that was deleted; each key once.
 
-        `monotonic` promises that there is none. A ranking is wrong only if such a row was a kept row.
+        `monotonic` promises that there is no such key. A ranking is wrong only if the row was a kept row.
         """
         [rows] = frames
         self._check(rows)
@@ -275,6 +275,6 @@ class TopN:
 
     def _check(self, rows: DataFrame) -> None:
         if rows.isStreaming:
-            reason = "Spark ranks no streaming frame by anything but time"
+            reason = "Spark ranks the rows of a streaming frame by time only"
             raise StreamingError.refused("TopN", reason, "let the engine run it, or rank each micro-batch in `foreachBatch`")
         check_rows(self.query, drop_engine_columns(rows))

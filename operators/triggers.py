@@ -78,10 +78,10 @@ class EveryStep:
 class EveryRows:
     """Shows a window at the advance in which the number of its rows reaches the next multiple of `rows` since it was last shown.
 
-    Flink's `CountTrigger` fires within a micro-batch, once for each multiple. A window can have rows but no result, for example in an inner
-    join, or no result that the condition of its table selects. It is then shown with the first such result, if it has reached `rows` rows
-    by then. A window can also lose its results, for example in an anti join whose rows have found matches. Its early results are then
-    removed at once. If it has a result that no longer matches the condition, they are removed when the trigger fires.
+    Flink's `CountTrigger` fires as rows arrive, once for each multiple. A window can have rows but no result, for example in an inner join,
+    or no result that the condition of its table selects. It is then shown when it has a selected result and has reached `rows` rows. A
+    window can also lose its results, for example in an anti join whose rows have found matches. Its early results are then removed at
+    once. If the window still has a result that no longer matches the condition, its early results are removed when the trigger fires.
 
     Args:
         rows: the number, at least 1.
@@ -101,9 +101,9 @@ class EveryRows:
 class EveryInterval:
     """Shows every open window at the advance in which time passes the next multiple of an interval since 1970.
 
-    By event time, time is the watermark: this is Flink's `ContinuousEventTimeTrigger`. By processing time it is the ledger's clock, which
-    is that of the newest batch: this is Flink's `ContinuousProcessingTimeTrigger`. The clock stands still while no batch is ingested, and
-    so do the results.
+    By event time, time is the watermark: this is Flink's `ContinuousEventTimeTrigger`. By processing time, time is the ledger's clock, the
+    time at which the newest batch was ingested: this is Flink's `ContinuousProcessingTimeTrigger`. While no batch is ingested, this clock
+    does not advance, and the trigger does not fire.
 
     Args:
         interval: the interval, more than zero.
@@ -132,7 +132,7 @@ class EveryInterval:
 def check_trigger(parameter: str, trigger: object) -> None:
     """Raise `OperatorError` unless a parameter is a trigger, or None."""
     if trigger is not None and not is_instance(trigger, Trigger):
-        legal = "EveryStep(), EveryRows(100), EveryInterval('10 minutes') or a trigger of your own, or None for none"
+        legal = "EveryStep(), EveryRows(100), EveryInterval('10 minutes') or a trigger of your own, or None for no early results"
         raise OperatorError.bad_value(parameter, trigger, legal)
 
 

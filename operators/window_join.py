@@ -36,7 +36,7 @@ class WindowJoin(WindowedOperator):
     """Pairs of rows with equal keys in the same window; for an outer join, unmatched rows too, once for each of their windows.
 
     A pair that has several windows in common is in the result once for each. `semi` keeps the left rows that match a right row in the
-    window, `anti` those that match none. A null key matches nothing. A row with a null time is in no window and in no result, also not
+    window, `anti` those that match none. A null key matches nothing. A row with a null time is in no window and in no result, not even
     as an unmatched row.
 
     A window's results are added when the watermark reaches its last millisecond, `result_time = final_at = end - 1 ms`; a session's
@@ -60,8 +60,8 @@ class WindowJoin(WindowedOperator):
         right_prefix: the same for the right side.
         allowed_lateness: how far past a window's end the watermark may be for a row to still correct the window's results.
         evictor: which rows of a key and window are joined, of both sides together; None for all. It reads each row as the columns
-            `left` and `right`: the column of the row's side has the row, and the other one is null. A row that it removes is in no
-            result, also not as an unmatched row.
+            `left` and `right`: the column of the row's side has the row, and the other column is null. A row that the evictor removes is
+            in no result, not even as an unmatched row.
         early: when a window that is still open shows its results so far, in `early/<asset>`; None for never. An unmatched row of an open
             window may still find a match. The results do not depend on it.
         purging: when a window joins the rows of both sides since its last firing and then clears these rows, as for `WindowedAggregate`.
@@ -191,7 +191,7 @@ class WindowJoin(WindowedOperator):
     def _assign_shared_windows(self, frames: Sequence[DataFrame], with_row_count: bool) -> list[DataFrame]:
         """Each side's rows in windows that depend on the rows of both sides.
 
-        These are sessions, and windows that purge, or with an evictor or with the number of their rows.
+        These are sessions, windows that purge, windows with an evictor, and windows whose rows are counted.
         """
         rows = self._shared_windows.rows(frames, with_row_count=with_row_count)
         return [rows.where(F.col(row).isNotNull()).select(f"{row}.*", WINDOW, *([ROW_COUNT] if with_row_count else [])) for row in ROWS]

@@ -45,13 +45,13 @@ class WindowedAggregate(WindowedOperator):
     for each of its windows.
 
     An aggregate is refused if its value depends on the order in which Spark reads rows (`first`, `last`, `any_value`, an unsorted
-    `collect_list`, `percentile_approx`), on random numbers or on the clock. `min_by(v, struct(event_time, seq, arrival))` is the first
-    row's value.
+    `collect_list`, `percentile_approx`), on random numbers, files, the session or the clock. `min_by(v, struct(event_time, seq, arrival))`
+    is the first row's value.
 
     Results are computed again and compared, so static frames give the same value in whatever order Spark reads rows:
 
-    - `sum` and `avg` of doubles are those of the exact sum, rounded once (over overlapping windows: of the sums of their panes). Values
-      must be smaller than 2e37, or NaN or infinite, and bits below 2e-47 are cut off.
+    - `sum` and `avg` of doubles are those of the exact sum, rounded once (over overlapping windows: of the sums of their panes). The
+      absolute value of a finite double must be below 2e37, and its bits below 2e-47 are cut off.
     - `stddev`, `variance`, `skewness`, `kurtosis`, `corr`, `covar_*` and `regr_*` are computed from the sorted values, which must fit
       into a task's memory for each key and window.
     - Of rows that are equal in the order of `min_by` or `max_by`, the one with the smallest or the largest value is chosen. `mode` gives
@@ -66,12 +66,12 @@ class WindowedAggregate(WindowedOperator):
         evictor: which rows of a window count; None for all of them.
         early: when a window that is still open shows an early result, in `early/<asset>`; None for never. The results do not depend on
             it.
-        grouping_sets: some of the key columns each, as SQL's GROUPING SETS: one result for each set, its key and its window, in which
-            the other key columns are null. `grouping_id` (bigint) says which set a result belongs to: its bits are those of the key
-            columns, the first column the highest, 1 for a column that is left out. Not for sessions, nor with early results.
-        purging: when a window emits the result of the rows since its last firing and clears them: after every `n` rows (`EveryRows(n)`) or
-            at every multiple of an interval of event time (`EveryInterval`), and at its end; None for one result of all rows. Not for
-            sessions. See [purging](windows.md#purging).
+        grouping_sets: lists of key columns, as in SQL's GROUPING SETS. Each list gives the results of an aggregate whose key is the list;
+            the other key columns are null in them. `grouping_id` (bigint) says to which list a result belongs: it has one bit for each
+            key column, the highest for the first column. The bit is 1 if the column is left out. Not for sessions, nor with early results.
+        purging: when a window emits the result of the rows since its last firing and clears these rows: after every `n` rows
+            (`EveryRows(n)`) or at every multiple of an interval of event time (`EveryInterval`), and at the window's end; None for one
+            result of all rows. Not for sessions. See [purging](windows.md#purging).
 
     Raises:
         OperatorError: a parameter, a column or a streaming frame is not usable; the text says what is legal.

@@ -173,7 +173,7 @@ class Sliding(_Shifted):
 
 @dataclass(frozen=True, kw_only=True)
 class Cumulative(_Shifted):
-    """Windows with one start, that end at every `step` up to `size`: `[s, s + step)`, `[s, s + 2 * step)`, ... `[s, s + size)`.
+    """Windows with the same start that end at every `step` up to `size`: `[s, s + step)`, `[s, s + 2 * step)`, ... `[s, s + size)`.
 
     Args:
         size: the longest window's length, a multiple of `step`.

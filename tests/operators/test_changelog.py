@@ -106,7 +106,7 @@ def test_applying_the_differences_gives_each_table_without_superfluous_changes(s
         assert counts[n] == _count(before, now)
 
 
-def test_net_keeps_the_last_change_of_each_key_and_fold_the_current_rows(spark: SparkSession):
+def test_last_changes_have_one_change_of_each_key_and_fold_the_current_rows(spark: SparkSession):
     schema = pa.schema({"k": pa.string(), "v": pa.int32(), "change": pa.string(), "step": pa.int32()})
     log = [
         ("added", 1, "+I", 1),

@@ -1,4 +1,4 @@
-"""The bound before which rows are late equals the lateness decision of Spark, for every operator that has one."""
+"""Rows before the bound of an operator are exactly the rows for which its `late` is true, for every operator with a bound."""
 
 from dataclasses import dataclass, replace
 from typing import Any
@@ -50,7 +50,7 @@ OPERATORS: dict[str, Any] = {
 
 
 @pytest.mark.parametrize("operator", OPERATORS.values(), ids=OPERATORS)
-def test_a_bound_is_the_decision_of_spark(spark: SparkSession, operator: Any) -> None:
+def test_rows_before_the_bound_are_those_for_which_late_is_true(spark: SparkSession, operator: Any) -> None:
     marks = range(-12, 13)
     times = spark.range(-40, 40).join(spark.range(marks.start, marks.stop).withColumnRenamed("id", "mark"))
     late = operator.late(timestamp(F.col("id")), timestamp(F.col("mark")))

@@ -116,7 +116,7 @@ WINDOW_OPERATORS: Sequence[Make] = (
         ),
         ((within, partial(AsOfJoin, on="k"), *WINDOW_OPERATORS[2:]), "left_time", (5, ["t"], None, "a.b"), "the name of a column"),
         ((within, partial(AsOfJoin, on="k"), *WINDOW_OPERATORS[2:]), "right_time", (5, ""), "the name of a column"),
-        ((within, partial(AsOfJoin, on="k"), WINDOW_OPERATORS[2]), "left_prefix", (5, None, "l."), "text without a dot and a backtick"),
+        ((within, partial(AsOfJoin, on="k"), WINDOW_OPERATORS[2]), "left_prefix", (5, None, "l."), "text without dots and backticks"),
         ((within, WINDOW_OPERATORS[2]), "residual", (5, True, " "), "a SQL expression as text, or None for none"),
         ((*WINDOW_OPERATORS[1::2], partial(ProcessCountWindow, size=2)), "rows", (5, ""), "a SQL expression as text, or None for none"),
         ((partial(CountWindowAggregate, aggregates=COUNT),), "ends_with", (5, ""), "a SQL expression as text, or None for none"),

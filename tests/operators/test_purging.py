@@ -157,7 +157,7 @@ def test_what_cannot_purge_is_refused(changes: dict[str, Any], match: str) -> No
         WindowedAggregate(**parameters)
 
 
-def test_several_results_of_a_window_are_not_ranked_as_one(spark: SparkSession) -> None:
+def test_a_purging_aggregate_is_refused_in_consecutive_operators_and_on_streams(spark: SparkSession) -> None:
     purged = WindowedAggregate(window=Tumbling(size=10), aggregates={"n": "count(*)"}, purging=EveryRows(2))
     with pytest.raises(OperatorError, match="without early results or purging"):
         Consecutive(of=purged, then=TopK(k=1, order_by="n"))

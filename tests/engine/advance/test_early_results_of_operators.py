@@ -98,7 +98,7 @@ def test_a_trigger_by_rows_counts_the_rows_of_both_sides_and_evicted_rows(make_e
 
 
 def test_a_trigger_without_a_window_is_refused() -> None:
-    with pytest.raises(OperatorError, match=r"`early` is EveryStep\(\); legal: None without a `window`: the rows of other windows are"):
+    with pytest.raises(OperatorError, match=r"`early` is EveryStep\(\); legal: None without a `window`: the windows that the rows"):
         TopK(k=1, order_by="v", early=EveryStep())
     with pytest.raises(OperatorError, match=r"`early` is EveryStep\(\); legal: None without a `window`: the table itself has the current"):
         Deduplicate(by="k", early=EveryStep())
