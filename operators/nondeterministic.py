@@ -64,8 +64,7 @@ def suggestion_for(part: str, columns: Iterable[str] | None = None) -> str:
         if part not in WITHOUT_PARENTHESES - CLOCK or part in map(str.lower, columns or ()):
             return ""
         return "; write the name of a column in backticks" if columns is None else f"; there is no column {part}"
-    find_text = "find a text that is such a word by column RLIKE '^today$'"
-    return f"; read a time from a column, {find_text}, and write it as a result by concat('to', 'day')"
+    return "; take a time from a column; if the word itself is meant, compare by column RLIKE '^today$' and return concat('to', 'day')"
 
 
 def nondeterministic_part(expression: str, columns: Iterable[str] | None = None) -> str | None:

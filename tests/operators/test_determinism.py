@@ -58,8 +58,8 @@ from operators.nondeterministic import check_deterministic
         ("max(unix_timestamp(/* no time */) - t)", "the clock, as unix_timestamp does"),
         (
             "max(CAST('Now' AS TIMESTAMP))",
-            r"the clock, as 'Now' does; read a time from a column, find a text that is such a word by column RLIKE '\^today\$', "
-            r"and write it as a result by concat\('to', 'day'\)",
+            r"the clock, as 'Now' does; take a time from a column; if the word itself is meant, compare by column RLIKE '\^today\$' "
+            r"and return concat\('to', 'day'\)",
         ),
         ("sum(v) FILTER (WHERE t > timestamp'today UTC')", "the clock, as 'today UTC' does"),
     ],
