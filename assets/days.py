@@ -44,6 +44,6 @@ def _clamped(epoch_ms: int) -> int:
     return min(max(epoch_ms, FIRST_MS), LAST_MS)
 
 
-def text(epoch_ms: int) -> str:
+def timestamp_sql(epoch_ms: int) -> str:
     """An instant as a SQL expression."""
     return f"timestamp_millis({epoch_ms}L)"

@@ -15,16 +15,16 @@ from assets.factories.conservation_law import (
     LAW,
     LAW_BY_ROW,
     LAW_BY_TIME,
-    do_results_name_source_rows,
     law_check,
     log_law,
+    results_name_source_rows,
     sums_of_terms,
 )
 from assets.factories.daily_checks import log_days
 from assets.factories.join_completeness import completeness_result, completeness_spec, is_join, poor_days, rows_of_day, shares
 from assets.factories.keys import input_keys
 from assets.factories.lineage import column_metadata
-from assets.factories.metadata import code_metadata, moment
+from assets.factories.metadata import code_metadata, time_metadata
 from assets.factories.partitions import Days, days_of_run, range_of
 from assets.factories.pool import SPARK
 from assets.factories.sentences import day_range
@@ -68,7 +68,7 @@ def closed_range_asset(
         completeness: for a join, the required shares of matched rows among the matched, unmatched and late ones, for each side and day.
     """
     worker.add(derived.name, derived.inputs, partial(_advance_and_account, derived, sources))
-    law = LAW_BY_ROW if do_results_name_source_rows(derived, sources) else LAW_BY_TIME
+    law = LAW_BY_ROW if results_name_source_rows(derived, sources) else LAW_BY_TIME
     specs = [dg.AssetCheckSpec(LAW, asset=derived.name, blocking=True, description=law)]
     specs.append(dg.AssetCheckSpec(EVENT_TIMES_IN_PARTITIONS, asset=derived.name, description=IN_PARTITIONS_DESCRIPTION))
     specs.append(dg.AssetCheckSpec(FINALIZED, asset=derived.name, description=FINALIZED_DESCRIPTION))
@@ -135,7 +135,7 @@ def _matched_rows(
     """
     if not is_join(derived):
         return ()
-    if do_results_name_source_rows(derived, sources):
+    if results_name_source_rows(derived, sources):
         return accounts
     return engine.accounts.matches(derived.name, days)
 
@@ -164,7 +164,11 @@ def _metadata(engine: EnginePort, derived: DerivedAsset) -> dict[str, Any]:
 
 def progress_metadata(state: Mapping[str, Any]) -> dict[str, Any]:
     """The progress of a table as Dagster metadata, from the values that `PendingPort.describe_progress` returns."""
-    metadata = {"watermark": moment(state["watermark"]), "closed_to": moment(state["closed_to"]), "lag_seconds": state["lag_ms"] / 1000}
+    metadata = {
+        "watermark": time_metadata(state["watermark"]),
+        "closed_to": time_metadata(state["closed_to"]),
+        "lag_seconds": state["lag_ms"] / 1000,
+    }
     if state.get("kept_from"):
         metadata["retained_totals_before"] = str(state["kept_from"])
     if state.get("complete_from"):
@@ -201,8 +205,8 @@ def _event_times_check(times: tuple[int, int] | None, days: dg.DailyPartitionsDe
         severity=dg.AssetCheckSeverity.WARN,
         description="; ".join(problems) or "all events are in the daily partitions",
         metadata={
-            "oldest_event_time": moment(times[0] if times else None),
-            "newest_event_time": moment(times[1] if times else None),
+            "oldest_event_time": time_metadata(times[0] if times else None),
+            "newest_event_time": time_metadata(times[1] if times else None),
             "days": day_range(partitions or ()),
         },
     )
@@ -215,7 +219,7 @@ def _days_finalized_check(
 
     Without it, a day that is not finalized would look complete: Dagster shows every day of a run as materialized.
     """
-    metadata: dict[str, dg.MetadataValue] = {"finalized_up_to": moment(closed_to)}
+    metadata: dict[str, dg.MetadataValue] = {"finalized_up_to": time_metadata(closed_to)}
     open_days = [day for day, is_final in finality_by_day.items() if not is_final]
     result = dg.AssetCheckResult(
         check_name=FINALIZED,

@@ -25,7 +25,7 @@ LAW_BY_TIME = (
 )
 
 
-def do_results_name_source_rows(derived: DerivedAsset, sources: Sequence[str]) -> bool:
+def results_name_source_rows(derived: DerivedAsset, sources: Sequence[str]) -> bool:
     """Whether a table's results name the rows of sources from which they come, so that these are counted one by one."""
     return isinstance(derived.operator, TracesInputs) and {*derived.inputs} <= {*sources}
 

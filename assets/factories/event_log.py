@@ -8,7 +8,7 @@ from pyspark.sql.types import LongType, StructField, StructType, TimestampType
 
 from assets.contracts import ENGINE_COLUMNS, SourceContract
 from assets.factories.keys import event_key
-from assets.factories.metadata import moment, table_schema
+from assets.factories.metadata import table_schema, time_metadata
 from assets.factories.pool import SPARK
 from assets.factories.sentences import count, duration
 from assets.ports import EnginePort, SourceBatchPort
@@ -88,5 +88,5 @@ def batch_metadata(rows: Sequence[SourceBatchPort]) -> dict[str, Any]:
     Without a batch there is no watermark.
     """
     counts = {name: sum(getattr(s, name) for s in rows) for name in COUNTS}
-    watermark = {"watermark": moment(rows[-1].watermark)} if rows else {}
+    watermark = {"watermark": time_metadata(rows[-1].watermark)} if rows else {}
     return counts | {"dagster/partition_row_count": counts["accepted"], "batches": len(rows)} | watermark

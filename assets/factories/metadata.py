@@ -40,7 +40,7 @@ COLUMN_DESCRIPTIONS = {
 """The columns that the engine and the operators add, with the descriptions that Dagster and the docs show."""
 
 
-def moment(epoch_ms: int | None) -> dg.MetadataValue:
+def time_metadata(epoch_ms: int | None) -> dg.MetadataValue:
     """An instant as a Dagster timestamp; the text `none yet` for None. An instant outside the years 1 to 9999 becomes the nearest one."""
     if epoch_ms is None:
         return dg.MetadataValue.text("none yet")

@@ -58,7 +58,7 @@ def instant(epoch_ms: int | None) -> str | None:
     return None if epoch_ms is None else moment(epoch_ms).isoformat(sep=" ", timespec="milliseconds").replace("+00:00", "Z")
 
 
-def seconds(instant_text: str | None) -> str | None:
+def short_instant(instant_text: str | None) -> str | None:
     """An instant's text without milliseconds and zone, so that printed tables fit 80 columns. JSON has the whole text."""
     return instant_text and instant_text[:19]
 
@@ -172,7 +172,7 @@ def print_batches(report: dict[str, Any], without: str = "Nothing new has landed
     columns = [column for column in COUNTS if column in USUAL or any(counts[column] for _, _, counts in source_rows)]
     kinds = ["kind"] if any(batch["kind"] != "rows" for batch, _, _ in source_rows) else []
     rows = [
-        [batch["seq"], *[batch[kind] for kind in kinds], name, *[counts[column] for column in columns], seconds(counts["watermark"])]
+        [batch["seq"], *[batch[kind] for kind in kinds], name, *[counts[column] for column in columns], short_instant(counts["watermark"])]
         for batch, name, counts in source_rows
     ]
     print_table("Ledger batches", ["seq", *kinds, "source", *map(heading, columns), "watermark"], rows)

@@ -11,7 +11,7 @@ from assets.days import day_end, day_of
 from assets.factories.sentences import count, duration
 from assets.ports import TERMS
 from platform_defs.cli import monitored, uncompared
-from platform_defs.cli.render import COUNTS, RARE, heading, instant, out, plain, print_table, seconds
+from platform_defs.cli.render import COUNTS, RARE, heading, instant, out, plain, print_table, short_instant
 from platform_defs.cli.unreadable import state_or_reason
 from platform_defs.engine import DayAccount, Engine, ProgressError
 from platform_defs.engine.accounting.day_accounts import longest_wait
@@ -182,7 +182,7 @@ def _row(name: str, asset: dict[str, Any]) -> list[object]:
     if asset["steps"] is None:
         return [name, *["unknown"] * 4]
     progress = asset["closed_to"] or (f"batch {asset['ledger_entry']}" if asset["steps"] and asset["ledger_entry"] else "nothing yet")
-    return [name, seconds(progress), duration(asset["lag_seconds"]), *account]
+    return [name, short_instant(progress), duration(asset["lag_seconds"]), *account]
 
 
 def print_recounted(report: dict[str, Any]) -> None:
@@ -198,13 +198,13 @@ def _print_lake(report: dict[str, Any]) -> None:
     out.print(f"[bold]Lake[/] {plain(report['lake'])}, {count(report['ledger_head'], 'ledger batch')}", highlight=False, soft_wrap=True)
     columns = [column for column in COUNTS if column not in RARE or any(counts[column] for counts in report["sources"].values())]
     rows = [
-        [name, *[counts[column] for column in columns], seconds(counts["watermark"]) or "none yet"]
+        [name, *[counts[column] for column in columns], short_instant(counts["watermark"]) or "none yet"]
         for name, counts in report["sources"].items()
     ]
     print_table("Sources", ["source", *map(heading, columns), "watermark"], rows)
     for name, source in report["sources"].items():
         if (retention := source.get("retention")) is not None:
-            rows = f"{retention['rows_removed']:,} rows with event times before {seconds(retention['removed_before'])}"
+            rows = f"{retention['rows_removed']:,} rows with event times before {short_instant(retention['removed_before'])}"
             out.print(f"{plain(name)}: retention has removed {rows}", highlight=False, soft_wrap=True)
     if (retention := report["ledger_retention"]) is not None:
         _print_ledger_retention(**retention)
@@ -259,7 +259,7 @@ def _print_retained(name: str, asset: dict[str, Any]) -> None:
         return
     note = f"the totals of {count(retention['days'], 'day')} before {retention['kept_from']} are retained; their rows have been removed"
     if retention["complete_from"] is not None:
-        note = f"complete from {seconds(retention['complete_from'])} on, since older rows had been removed when it was made"
+        note = f"complete from {short_instant(retention['complete_from'])} on, since older rows had been removed when it was made"
     out.print(f"  {plain(name)}: {note}", highlight=False, soft_wrap=True)
 
 

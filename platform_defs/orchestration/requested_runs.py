@@ -87,7 +87,7 @@ class RequestedRuns:
         return record.dagster_run.status == dg.DagsterRunStatus.SUCCESS
 
 
-def tries(instance: dg.DagsterInstance, job: str, lake: str, subject: str, now_s: float) -> RequestedRuns:
+def newest_requested_runs(instance: dg.DagsterInstance, job: str, lake: str, subject: str, now_s: float) -> RequestedRuns:
     """Look up the newest runs of a job on a lake.
 
     Args:

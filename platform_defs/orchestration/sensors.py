@@ -15,7 +15,7 @@ from platform_defs.engine.inputs.identity import identity_of
 from platform_defs.engine.ledger.ledger import TABLE
 from platform_defs.orchestration.jobs import advance_request, later_days, partition_days, repeated_request
 from platform_defs.orchestration.readable_tables import readable_tables
-from platform_defs.orchestration.requested_runs import RequestedRuns, tries
+from platform_defs.orchestration.requested_runs import RequestedRuns, newest_requested_runs
 from platform_defs.orchestration.run_errors import has_failed_with
 from platform_defs.orchestration.stream_runs import reason_not_to_ingest
 from platform_defs.orchestration.waiting_input import waiting_input
@@ -107,4 +107,4 @@ def lake_identity(engine: Engine) -> str:
 
 
 def _tries(context: dg.SensorEvaluationContext, engine: Engine, job: str, subject: str) -> RequestedRuns:
-    return tries(context.instance, job, lake_identity(engine), subject, engine.clock() / 1000)
+    return newest_requested_runs(context.instance, job, lake_identity(engine), subject, engine.clock() / 1000)

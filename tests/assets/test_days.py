@@ -4,7 +4,7 @@ from datetime import date
 
 import pytest
 
-from assets.days import day_of, day_start, moment, text
+from assets.days import day_of, day_start, moment, timestamp_sql
 from assets.factories.partitions import RANGE_END, RANGE_START, days_in_tags
 from platform_defs.cli import render
 from tests.support.small_sources import DAY
@@ -31,7 +31,7 @@ def test_an_instant_keeps_its_millisecond() -> None:
     assert moment(1_001).isoformat() == "1970-01-01T00:00:01.001000+00:00"
     assert moment(-1).isoformat() == "1969-12-31T23:59:59.999000+00:00"
     assert moment(253_402_300_799_999).microsecond == 999_000
-    assert text(-1) == "timestamp_millis(-1L)"
+    assert timestamp_sql(-1) == "timestamp_millis(-1L)"
 
 
 @pytest.mark.parametrize(("epoch_ms", "day"), [(-62_135_596_800_001, date.min), (253_402_300_800_000, date.max), (10**17, date.max)])

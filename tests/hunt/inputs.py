@@ -6,7 +6,7 @@ from assets.contracts import DerivedAsset
 from platform_defs.engine.accounting.counted_rows import _wide_span
 from platform_defs.engine.accounting.day_accounts import Scope
 from platform_defs.engine.advance.advance import Advance
-from platform_defs.engine.inputs.span import EVER, Span
+from platform_defs.engine.inputs.span import ALL_TIMES, Span
 from platform_defs.engine.inputs.timelines import operator_timeline
 from platform_defs.engine.inputs.workspace import Workspace
 from platform_defs.engine.ledger import watermarks
@@ -16,7 +16,7 @@ from tests.hunt.lake import rows_of
 from tests.hunt.operators import SimAsOf, SimJoin
 
 
-def read_input(workspace: Workspace, asset: DerivedAsset, index: int, head: int, span: Span = EVER, after: int = 0) -> Rows:
+def read_input(workspace: Workspace, asset: DerivedAsset, index: int, head: int, span: Span = ALL_TIMES, after: int = 0) -> Rows:
     """The rows of an input that are not late."""
     name = asset.inputs[index]
     if name in workspace.assets:
@@ -24,7 +24,7 @@ def read_input(workspace: Workspace, asset: DerivedAsset, index: int, head: int,
     return Rows(LOG, [row[:-1] for row in input_with_lateness(workspace, asset, index, head, span, after) if not row[-1]])
 
 
-def input_with_lateness(workspace: Workspace, asset: DerivedAsset, index: int, head: int, span: Span = EVER, after: int = 0) -> Rows:
+def input_with_lateness(workspace: Workspace, asset: DerivedAsset, index: int, head: int, span: Span = ALL_TIMES, after: int = 0) -> Rows:
     """All rows of an input, with whether each is late."""
     name = asset.inputs[index]
     if name in workspace.assets:

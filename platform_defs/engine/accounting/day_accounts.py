@@ -18,7 +18,7 @@ from operators.columns import as_comparable, quoted, quoted_name
 from operators.timing import ClosedRange
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.inputs.progress import progress, stored_progress
-from platform_defs.engine.inputs.span import EVER, Span
+from platform_defs.engine.inputs.span import ALL_TIMES, Span
 
 
 def share_matched(matched: int, unmatched: int, late: int) -> float:
@@ -94,7 +94,7 @@ def scope_of(advance: Advance, days: tuple[date, date] | None, start: int | None
     """
     closed_to = progress(advance.workspace.lake, advance.asset).closed_to
     if days is None and start is None:
-        return Scope(EVER, EVER, None if closed_to is None else ClosedRange(None, closed_to), closed_to)
+        return Scope(ALL_TIMES, ALL_TIMES, None if closed_to is None else ClosedRange(None, closed_to), closed_to)
     first = max(start_ms for start_ms in (start, None if days is None else day_start(days[0])) if start_ms is not None)
     last = None if days is None else max(day_end(days[1]), first - 1)
     final = None if last is None else last + longest_wait(advance.asset)

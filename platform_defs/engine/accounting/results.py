@@ -17,7 +17,7 @@ from platform_defs.engine.advance.corrections import unread_corrections
 from platform_defs.engine.advance.position import position_of
 from platform_defs.engine.inputs.progress import progress
 from platform_defs.engine.inputs.progress_errors import ProgressError
-from platform_defs.engine.inputs.span import EVER, Span
+from platform_defs.engine.inputs.span import ALL_TIMES, Span
 from platform_defs.engine.inputs.stored_rows import read_table
 from platform_defs.engine.lake.table_columns import differing_columns
 
@@ -52,7 +52,7 @@ class ComparedResults:
         return {STORED: self.stored, RECOMPUTED: self.recomputed}
 
 
-def stored_results(advance: Advance, span: Span = EVER) -> DataFrame:
+def stored_results(advance: Advance, span: Span = ALL_TIMES) -> DataFrame:
     """The rows of an asset's table with `final_at` in a span; none if there is no table yet."""
     workspace, asset = advance.workspace, advance.asset
     return read_table(workspace, asset.name, FINAL_AT, span) if workspace.lake.exists(asset.name) else _no_results(advance)

@@ -27,7 +27,7 @@ from platform_defs.engine.accounting.row_counts import FACTS, RowFlag, Terms, fa
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.inputs.progress import progress
 from platform_defs.engine.inputs.reader import classified_input
-from platform_defs.engine.inputs.span import EVER
+from platform_defs.engine.inputs.span import ALL_TIMES
 
 IS_PAIR = "is_pair"
 
@@ -147,7 +147,7 @@ def _named_rows(operator: TracesInputs, sides: Sequence[int], results: DataFrame
     facts = facts_of({RowFlag.MATCHED: is_in_pair, RowFlag.UNMATCHED: ~is_in_pair})
     rows = [F.struct(F.lit(index).alias("side"), *_row_columns(operator, index), facts) for index in sides]
     is_named = F.col(SEQ).isNotNull()
-    is_counted = is_named if scope.span == EVER else is_named & scope.span.holds(EVENT_TIME)
+    is_counted = is_named if scope.span == ALL_TIMES else is_named & scope.span.holds(EVENT_TIME)
     return results.select(F.inline(F.array(*rows))).where(is_counted)
 
 

@@ -10,7 +10,7 @@ import pyarrow.compute as pc
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from assets.days import text
+from assets.days import timestamp_sql
 from operators.changelog import DELETE, OWN_CHANGE, UPDATE_BEFORE
 from operators.columns import FINAL_AT, are_rows_equal, temporary
 from platform_defs.engine.lake.small_queries import collect, fetch_arrow, from_arrow, is_arrow_type
@@ -71,7 +71,7 @@ class Changes:
         is_same_row = (
             are_rows_equal("t", "c", key) if key else are_rows_equal("t", "c", changed_rows.columns, changed_rows.schema) & is_deleted
         )
-        is_in_range = F.col(f"t.{FINAL_AT}").between(*[F.expr(text(end)) for end in self.ends])
+        is_in_range = F.col(f"t.{FINAL_AT}").between(*[F.expr(timestamp_sql(end)) for end in self.ends])
         newest_rows = rows.where(F.col(OWN_CHANGE) != UPDATE_BEFORE)
         lake.merge(
             table,

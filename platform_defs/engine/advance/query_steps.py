@@ -10,7 +10,7 @@ from platform_defs.engine.advance.closed_ranges import ClosedRanges
 from platform_defs.engine.advance.running_queries import FOLDER, RunningQueries, RunningQuery, remove_queries
 from platform_defs.engine.inputs.progress import Progress, stored_progress
 from platform_defs.engine.inputs.reader import read_input
-from platform_defs.engine.inputs.span import EVER, Span
+from platform_defs.engine.inputs.span import ALL_TIMES, Span
 from platform_defs.engine.inputs.timelines import operator_timeline
 
 _FIRST_TIME, _LAST_TIME = 0, 32_503_680_000_000
@@ -63,7 +63,7 @@ class QuerySteps(ClosedRanges):
 
     def _new_rows(self, after: int, head: int) -> list[DataFrame]:
         """The rows of new batches."""
-        return [read_input(self.workspace, self.asset, index, head, EVER, after) for index in range(len(self.asset.inputs))]
+        return [read_input(self.workspace, self.asset, index, head, ALL_TIMES, after) for index in range(len(self.asset.inputs))]
 
     def _new_query(self, frames: list[DataFrame]) -> RunningQuery:
         """A query without state.

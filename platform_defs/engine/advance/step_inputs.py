@@ -17,7 +17,7 @@ from platform_defs.engine.inputs.prepared_rows import prepare_table_rows
 from platform_defs.engine.inputs.progress import Progress
 from platform_defs.engine.inputs.progress_errors import ProgressError
 from platform_defs.engine.inputs.reader import read_input
-from platform_defs.engine.inputs.span import EVER, Span
+from platform_defs.engine.inputs.span import ALL_TIMES, Span
 from platform_defs.engine.inputs.table_changes import TableChanges, table_changes
 from platform_defs.engine.inputs.timelines import operator_timeline
 from platform_defs.engine.inputs.workspace import Workspace
@@ -95,7 +95,7 @@ class SourceRows(StepInputs):
         first_batch, times = self.workspace.ledger.processing_times(after.seq)
         return self._rows(after.seq, after=first_batch + (pc.sum(pc.less(times, first)).as_py() or 0))
 
-    def _rows(self, head: int, span: Span = EVER, after: int = 0) -> list[DataFrame]:
+    def _rows(self, head: int, span: Span = ALL_TIMES, after: int = 0) -> list[DataFrame]:
         return [read_input(self.workspace, self.asset, index, head, span, after) for index in range(len(self.asset.inputs))]
 
 

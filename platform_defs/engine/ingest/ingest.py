@@ -45,7 +45,7 @@ from platform_defs.engine.ingest.uncommitted import (
     ATTEMPT,
     clear_uncommitted,
     is_left_over,
-    newest_named,
+    newest_recorded,
     remove_uncommitted,
     require_logs,
     take_over,
@@ -274,7 +274,7 @@ class Ingest(LedgerWriter):
     ) -> int:
         """Append rows, unless an earlier try appended the same rows; returns the number of the batch's rows in the table."""
         snapshot = LakeSnapshot.of(self.lake)
-        left_over, named_seq = snapshot.newest_commit(table, ATTEMPT), newest_named(batch.known, contract)[table]
+        left_over, named_seq = snapshot.newest_commit(table, ATTEMPT), newest_recorded(batch.known, contract)[table]
         if self.ledger.head >= batch.seq:
             raise LakeError.overtaken("ledger", "batch")
         if left_over is not None and not is_same_input(left_over.value, attempt) and is_left_over(left_over.value, named_seq):

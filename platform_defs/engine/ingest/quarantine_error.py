@@ -59,7 +59,7 @@ class QuarantineError(TidemarkError, RuntimeError):
         )
 
     @classmethod
-    def holds_bytes(cls, source: str, file: str, columns: Sequence[str]) -> "QuarantineError":
+    def contains_bytes(cls, source: str, file: str, columns: Sequence[str]) -> "QuarantineError":
         """Rows of a Parquet file contain bytes, which would be lost in the text of a JSON row."""
         return cls(
             f"rows of source {source!r} cannot be released: those of {file} contain bytes ({', '.join(columns)}), and a row of Parquet is "

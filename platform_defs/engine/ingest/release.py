@@ -126,7 +126,7 @@ class Release:
         has_bytes = reduce(Column.__or__, [bytes_columns.getField(f.name).isNotNull() for f in columns])
         row = self._rows().where(selected & F.col("path").isin(*columnar) & has_bytes).select("path").first()
         if row is not None:
-            raise QuarantineError.holds_bytes(self.contract.name, unquote(row["path"]), [f.name for f in columns])
+            raise QuarantineError.contains_bytes(self.contract.name, unquote(row["path"]), [f.name for f in columns])
 
     def _check_records(self, selected: Column, paths: Sequence[str]) -> None:
         """Raise if a selected record cannot be written as a JSON object: its value is damaged Avro, or its key or a header is not text."""

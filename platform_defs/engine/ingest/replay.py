@@ -17,7 +17,7 @@ from operators.timing import millis, timestamp
 from platform_defs.engine.ingest.appended_rows import PARQUET_V2
 from platform_defs.engine.ingest.clock import clock_rows
 from platform_defs.engine.ingest.errors import IngestError
-from platform_defs.engine.ingest.uncommitted import ATTEMPT, REPLAY, clear_uncommitted, is_left_over, newest_named
+from platform_defs.engine.ingest.uncommitted import ATTEMPT, REPLAY, clear_uncommitted, is_left_over, newest_recorded
 from platform_defs.engine.ingest.validate import IS_MARKER, REASON, VIOLATED, classify
 from platform_defs.engine.ingest.writer import LedgerWriter
 from platform_defs.engine.inputs.schemas import log_schema
@@ -118,7 +118,7 @@ class Replay(LedgerWriter):
         newest = self.lake.newest_commit(contract.log, ATTEMPT)
         if self.ledger.head > head:
             raise LakeError.overtaken("ledger", "batch")
-        if newest is not None and is_left_over(newest.value, newest_named(self.ledger, contract)[contract.log]):
+        if newest is not None and is_left_over(newest.value, newest_recorded(self.ledger, contract)[contract.log]):
             raise LakeError.overtaken(contract.log, ATTEMPT)
         return None if newest is None else newest.value
 

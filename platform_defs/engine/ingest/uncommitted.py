@@ -39,7 +39,7 @@ def require_logs(lake: Lake, ledger: Ledger, contracts: Mapping[str, SourceContr
     """
     known = LedgerSnapshot.of(ledger)  # before the tables are read: they have its batches
     for contract in contracts.values():
-        for table, named_seq in newest_named(known, contract).items():
+        for table, named_seq in newest_recorded(known, contract).items():
             if not named_seq or (table == contract.quarantine and not quarantines):
                 continue
             newest = lake.newest_commit(table, ATTEMPT)
@@ -71,7 +71,7 @@ def clear_uncommitted(
         LedgerError: a table has an attempt at a batch after the open one, so the ledger has lost batches.
     """
     for name, contract in contracts.items():
-        for table, named_seq in newest_named(batch.known, contract).items():
+        for table, named_seq in newest_recorded(batch.known, contract).items():
             snapshot = LakeSnapshot.of(lake)
             left_over = snapshot.newest_commit(table, ATTEMPT)
             if left_over is None:
@@ -87,7 +87,7 @@ def is_left_over(attempt: Mapping[str, Any], named: int) -> bool:
     return attempt["seq"] > named and attempt["input"] != REMOVED
 
 
-def newest_named(ledger: Ledger, contract: SourceContract) -> dict[str, int]:
+def newest_recorded(ledger: Ledger, contract: SourceContract) -> dict[str, int]:
     """For a source's log and its quarantine, the newest batch that the ledger records with rows in it; 0 for none."""
     return {contract.log: last_with_rows(ledger, contract.name), contract.quarantine: last_with_rejected_rows(ledger, contract.name)}
 

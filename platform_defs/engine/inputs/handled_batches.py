@@ -14,7 +14,7 @@ from platform_defs.engine.ledger.ledger import Ledger
 from platform_defs.engine.ledger.snapshot import LedgerSnapshot
 
 
-def newest_handled(lake: Lake, assets: Mapping[str, DerivedAsset]) -> Iterator[tuple[str, int]]:
+def newest_handled_batches(lake: Lake, assets: Mapping[str, DerivedAsset]) -> Iterator[tuple[str, int]]:
     """The newest batch that each derived table has handled, by table; tables of assets that have left the pipeline are included.
 
     A table that cannot be read is left out, so that ingest can continue: its own advance reports the error.
@@ -31,7 +31,7 @@ def newest_handled(lake: Lake, assets: Mapping[str, DerivedAsset]) -> Iterator[t
 
 def require_handled_batches(lake: Lake, ledger: Ledger, assets: Mapping[str, DerivedAsset]) -> None:
     """Raise `LedgerError` if the ledger lacks a batch that a table has handled: otherwise the next batch would get the same number."""
-    handled = [*newest_handled(lake, assets)]
+    handled = [*newest_handled_batches(lake, assets)]
     known = LedgerSnapshot.of(ledger)  # after the tables were read: it has their batches
     for table, seq in handled:
         known.require(seq, f"table {table}")

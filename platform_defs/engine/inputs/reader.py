@@ -13,7 +13,7 @@ from platform_defs.engine.inputs.lateness_decisions import DECISION_SCHEMA, has_
 from platform_defs.engine.inputs.prepared_rows import LATE, ClassifiedRows, classify
 from platform_defs.engine.inputs.result_rows import result_rows
 from platform_defs.engine.inputs.source_lateness import rows_with_lateness
-from platform_defs.engine.inputs.span import EVER, Span
+from platform_defs.engine.inputs.span import ALL_TIMES, Span
 from platform_defs.engine.inputs.stored_rows import read_log, read_table
 from platform_defs.engine.inputs.timelines import operator_timeline
 from platform_defs.engine.inputs.workspace import Workspace
@@ -22,7 +22,7 @@ from platform_defs.engine.ledger import watermarks
 _TIME_MS = temporary("time_ms")
 
 
-def read_input(workspace: Workspace, asset: DerivedAsset, index: int, head: int, span: Span = EVER, after: int = 0) -> DataFrame:
+def read_input(workspace: Workspace, asset: DerivedAsset, index: int, head: int, span: Span = ALL_TIMES, after: int = 0) -> DataFrame:
     """The rows of an input, up to a batch, that are neither late nor filtered.
 
     Args:
@@ -43,7 +43,9 @@ def read_input(workspace: Workspace, asset: DerivedAsset, index: int, head: int,
     return _with_batch_times(workspace, rows, head, after) if needs_batch_times else rows
 
 
-def input_with_lateness(workspace: Workspace, asset: DerivedAsset, index: int, head: int, span: Span = EVER, after: int = 0) -> DataFrame:
+def input_with_lateness(
+    workspace: Workspace, asset: DerivedAsset, index: int, head: int, span: Span = ALL_TIMES, after: int = 0
+) -> DataFrame:
     """All rows of an input, up to a batch, with `LATE` and `FILTERED` (boolean).
 
     A row of a table is late only if the table was idle (see `result_rows`). A filtered row is never late, and the operator does not
@@ -52,7 +54,9 @@ def input_with_lateness(workspace: Workspace, asset: DerivedAsset, index: int, h
     return classified_input(workspace, asset, index, head, span, after).with_late_and_filtered()
 
 
-def classified_input(workspace: Workspace, asset: DerivedAsset, index: int, head: int, span: Span = EVER, after: int = 0) -> ClassifiedRows:
+def classified_input(
+    workspace: Workspace, asset: DerivedAsset, index: int, head: int, span: Span = ALL_TIMES, after: int = 0
+) -> ClassifiedRows:
     """All rows of an input, and the conditions of late and filtered rows.
 
     `input_with_lateness` adds the conditions as columns, at some cost.

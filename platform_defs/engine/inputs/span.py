@@ -20,7 +20,7 @@ class Span:
 
     def rows_of(self, frame: DataFrame, column: str) -> DataFrame:
         """The rows of a frame whose time in a column lies in the span. A span without ends has all rows, even those without a time."""
-        return frame if self == EVER else frame.where(self.holds(column))
+        return frame if self == ALL_TIMES else frame.where(self.holds(column))
 
 
-EVER = Span()
+ALL_TIMES = Span()

@@ -9,14 +9,16 @@ from operators.columns import parameter
 from operators.engine_columns import EVENT_TIME, SEQ
 from platform_defs.engine.inputs.retained import cut_of
 from platform_defs.engine.inputs.schemas import log_schema
-from platform_defs.engine.inputs.span import EVER, Span
+from platform_defs.engine.inputs.span import ALL_TIMES, Span
 from platform_defs.engine.inputs.workspace import Workspace
 from platform_defs.engine.lake.small_queries import collect
 from platform_defs.engine.ledger.columns import pc
 from platform_defs.engine.ledger.snapshot import last_with_rows
 
 
-def read_log(workspace: Workspace, source: str, head: int, span: Span = EVER, after: int = 0, *, with_raw_time: bool = True) -> DataFrame:
+def read_log(
+    workspace: Workspace, source: str, head: int, span: Span = ALL_TIMES, after: int = 0, *, with_raw_time: bool = True
+) -> DataFrame:
     """The rows of a source's event log in a span of event times, of the batches `after < seq <= head`.
 
     Rows after the newest of these batches that has rows of the source are uncommitted, and left out (see `last_with_rows`).

@@ -7,7 +7,7 @@ import dagster as dg
 import pytest
 
 from assets.factories.event_log import batch_metadata, event_logs
-from assets.factories.metadata import moment
+from assets.factories.metadata import time_metadata
 from platform_defs.engine.formats.files import File
 from platform_defs.engine.formats.unreadable_files import Unread
 from platform_defs.engine.ingest.errors import UnreadError
@@ -52,7 +52,7 @@ def test_every_ingested_source_is_materialized(instance: dg.DagsterInstance) -> 
 
 
 def test_a_source_without_a_batch_shows_no_watermark() -> None:
-    assert batch_metadata(BATCH)["watermark"] == moment(5)
+    assert batch_metadata(BATCH)["watermark"] == time_metadata(5)
     assert "watermark" not in batch_metadata([])
 
 

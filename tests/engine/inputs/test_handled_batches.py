@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, write_deltalake
 
-from platform_defs.engine.inputs.handled_batches import newest_handled, require_handled_batches
+from platform_defs.engine.inputs.handled_batches import newest_handled_batches, require_handled_batches
 from platform_defs.engine.inputs.progress import stored_progress
 from platform_defs.engine.inputs.progress_errors import ProgressError
 from tests.support.bare_lake import bare_engine, commit_batch, commit_step
@@ -22,12 +22,12 @@ def test_a_table_with_metadata_of_another_program_is_left_out(tmp_path: Path, pr
     commit_batch(engine, {"l": {"watermark": START}, "r": {"watermark": START}})
     for name in engine.assets:
         commit_step(engine, name, closed_to=START)
-    assert [*newest_handled(engine.lake, engine.assets)] == [("pairs", 1), ("more", 1)]
+    assert [*newest_handled_batches(engine.lake, engine.assets)] == [("pairs", 1), ("more", 1)]
     metadata = CommitProperties(custom_metadata={"userMetadata": json.dumps({"progress": progress})})
     table = engine.lake.delta("pairs")
     assert table is not None
     write_deltalake(table, pa.table({"result_time": pa.array([], pa.timestamp("us", "UTC"))}), mode="append", commit_properties=metadata)
-    assert [*newest_handled(engine.lake, engine.assets)] == [("more", 1)]
+    assert [*newest_handled_batches(engine.lake, engine.assets)] == [("more", 1)]
     require_handled_batches(engine.lake, engine.ledger, engine.assets)
     with pytest.raises(ProgressError, match="the newest commit of pairs has no progress in the engine's format"):
         stored_progress(engine.lake, engine.assets["pairs"])
