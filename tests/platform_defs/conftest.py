@@ -16,8 +16,8 @@ def _quick_databases() -> Iterator[None]:
 
 
 @pytest.fixture(scope="session", autouse=True)
-def _one_look_at_migrations() -> Iterator[None]:
-    """Load Dagster's scripts of migrations once, and not several times for each database: they do not change."""
+def _migrations_loaded_once() -> Iterator[None]:
+    """Load Dagster's migration scripts, which do not change, once instead of several times for each database."""
     known: dict[tuple[str | None, str | None], ScriptDirectory] = {}
     load = ScriptDirectory.from_config
 

@@ -170,7 +170,7 @@ def test_each_asset_has_an_owner_tags_and_described_engine_columns(repository):
 def test_every_step_that_uses_spark_is_in_the_pool_except_the_stream_which_would_hold_it_for_ever(repository):
     pools = {node.name: node.definition.pools for job in repository.get_all_jobs() for node in job.nodes}
     assert len(pools) > 20
-    assert {name for name, of in pools.items() if of != {"spark"}} == {"run_stream"}
+    assert {name for name, pools_of_step in pools.items() if pools_of_step != {"spark"}} == {"run_stream"}
 
 
 def test_every_asset_and_check_is_described(repository):
@@ -342,7 +342,7 @@ def test_new_input_requests_another_run_when_another_file_lands(instance, engine
 
 
 def test_new_input_requests_another_run_when_a_waiting_file_is_replaced_by_an_older_one(instance, engine):
-    """Such as a copy that keeps the time of the original."""
+    """For example, by a copy that keeps the modification time of its original."""
     first, newest = _land(engine, "part-0.jsonl"), _land(engine, "part-1.jsonl")
     os.utime(newest, (2_000_000_000, 2_000_000_000))
     before = _evaluate(new_input, instance, engine).run_requests[0].run_key

@@ -1,4 +1,4 @@
-"""`Sandbox`, with which users test their pipelines. No test starts Spark; examples and the template run it."""
+"""`Sandbox`, with which users test their pipelines. No test starts Spark; the examples and the template run a sandbox with Spark."""
 
 import time
 from collections.abc import Iterator
@@ -32,7 +32,7 @@ def test_a_sandbox_has_no_topics_whatever_the_environment_says(tmp_path: Path, m
     assert (engine.topics, engine.sinks) == ({}, {})
 
 
-def test_a_file_of_an_unknown_source_is_refused_with_the_near_one(tmp_path: Path) -> None:
+def test_a_file_of_an_unknown_source_is_refused_with_the_nearest_name(tmp_path: Path) -> None:
     pipeline = Pipeline(sources=[source("orders")], tables=[])
     with pytest.raises(IngestError, match=r"no source is named 'oders'; the sources: orders; did you mean 'orders'\?"):
         Sandbox(pipeline, tmp_path).land("oders", "1.jsonl", "{}")

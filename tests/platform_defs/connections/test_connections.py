@@ -1,4 +1,4 @@
-"""The file of the connections: what it may hold, its errors, and what a session gets from it."""
+"""The connections file: what it may contain, its errors, and what a session gets from it."""
 
 import pickle
 import traceback
@@ -68,7 +68,7 @@ def test_without_a_file_there_are_no_connections():
         pytest.param("spark: {fs.s3a.endpoint: x}", "'fs.s3a.endpoint' is no option of Spark", id="an option of another program"),
         pytest.param("spark: {spark.delta.logStore.s3a.impl: x}", "is set by Tidemark", id="another log store"),
         pytest.param("spark: {spark.master: local}", "legal: the setting TIDEMARK_SPARK_MASTER", id="an option that has a setting"),
-        pytest.param("spark: {spark.jars: x}", "'spark.jars' is set by Tidemark", id="an option that is set anyway"),
+        pytest.param("spark: {spark.jars: x}", "'spark.jars' is set by Tidemark", id="an option that Tidemark sets"),
         pytest.param("spark: {spark.x: {env: A}}", "would be on the command line .* SPARK_CONF_DIR", id="a visible secret"),
         pytest.param("spark: {spark.x: {env: 'A B'}}", "spark.spark.x", id="no name of a variable"),
         pytest.param("spark: {spark.x: {env: A, default: s3cret}}", "spark.spark.x", id="more than a variable"),
@@ -77,7 +77,7 @@ def test_without_a_file_there_are_no_connections():
         pytest.param("[1]", "the document: legal: a mapping", id="no mapping"),
     ],
 )
-def test_what_is_not_legal_is_refused(text: str, error: str):
+def test_an_illegal_file_is_refused(text: str, error: str):
     with pytest.raises(ConnectionsError, match=error) as refused:
         read(text, "connections.yaml")
     assert "TIDEMARK_CONNECTIONS is 'connections.yaml'" in str(refused.value)
@@ -95,13 +95,13 @@ def test_a_file_that_does_not_exist_is_named(tmp_path: Path):
         connections(Settings(connections=str(tmp_path / "missing.yaml")))  # pyright: ignore[reportCallIssue]
 
 
-@pytest.mark.parametrize("made", [topic_options, registry_config])
-def test_options_are_found_compared_and_pickled_without_their_secrets(monkeypatch: pytest.MonkeyPatch, made: Any):
+@pytest.mark.parametrize("make_options", [topic_options, registry_config])
+def test_options_are_found_compared_and_pickled_without_reading_their_secrets(monkeypatch: pytest.MonkeyPatch, make_options: Any):
     monkeypatch.delenv("THE_KEY", raising=False)
-    options, other = (made({"a": "1", "key": Secret(env=name)}) for name in ("THE_KEY", "ANOTHER"))
+    options, other = (make_options({"a": "1", "key": Secret(env=name)}) for name in ("THE_KEY", "ANOTHER"))
     assert "key" in options
     assert "b" not in options
-    assert options == made({"a": "1", "key": Secret(env="THE_KEY")}) == pickle.loads(pickle.dumps(options))
+    assert options == make_options({"a": "1", "key": Secret(env="THE_KEY")}) == pickle.loads(pickle.dumps(options))
     assert options != other
     monkeypatch.setenv("THE_KEY", "s3cret")
     assert options == {"a": "1", "key": "s3cret"}

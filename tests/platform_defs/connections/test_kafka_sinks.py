@@ -54,7 +54,7 @@ def test_a_secret_that_is_not_set_stops_only_what_needs_it(monkeypatch: pytest.M
     secret = "{env: THE_KEY}"
     sources = f"{{orders: {{options: {{kafka.sasl.jaas.config: {secret}, subscribe: orders}}, avro: {{registry: {{url: {secret}}}}}}}}}"
     connected = read(FILE.replace("sinks:", f"sources: {sources}, sinks:"))
-    sink, topics = (made(shop(Settings())) for made in (connected.sinks, connected.topics))  # pyright: ignore[reportCallIssue]
+    sink, topics = (of(shop(Settings())) for of in (connected.sinks, connected.topics))  # pyright: ignore[reportCallIssue]
     assert sink["category_leaderboard"].topic == "best"
     assert (topics["orders"].name, topics["orders"].subscribed) == ("orders", ["orders"])
     avro = topics["orders"].avro
@@ -106,7 +106,7 @@ def test_a_sink_without_a_broker_is_refused():
     ("sink", "error"),
     [
         pytest.param("{topic: t, options: {kafka.acks: 1}}", "'kafka.acks' is 1; legal: all or -1", id="records that may be lost"),
-        pytest.param("{topic: t, options: {kafka.enable.idempotence: false}}", "legal: true, because a sink", id="another order"),
+        pytest.param("{topic: t, options: {kafka.enable.idempotence: false}}", "legal: true, because a sink", id="records out of order"),
         pytest.param("{topic: t, options: {kafka.Acks: 0}}", "'kafka.Acks' is 0; legal: all or -1", id="in another case"),
         pytest.param("{topic: t, options: {kafka.Transactional.Id: x}}", "is set by Spark", id="an option of Spark in another case"),
         pytest.param("{topic: t, options: {kafka.linger.ms: 1, kafka.Linger.ms: 2}}", "differs from another option in case", id="twice"),

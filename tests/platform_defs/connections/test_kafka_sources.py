@@ -45,7 +45,7 @@ def test_an_option_of_a_source_replaces_one_of_all_sources_that_is_written_in_an
     assert topics.option("startingOffsets") == "earliest"
 
 
-def test_topics_are_named_for_a_single_source():
+def test_an_option_that_names_topics_is_refused_among_the_options_of_all_sources():
     with pytest.raises(ConnectionsError, match=r"'subscribe' is an option of a single source; legal: subscribe in kafka.sources"):
         _topics({"options": {"subscribePattern": "b"}}, subscribe="a")
 
@@ -127,7 +127,7 @@ def test_a_number_of_the_registrys_client_stays_a_number(monkeypatch: pytest.Mon
         pytest.param({"options": {"subscribe": "a"}, "avro": {}}, "legal: one of schema_file and registry", id="no schema"),
     ],
 )
-def test_what_is_not_legal_is_refused(source: dict[str, Any], error: str):
+def test_an_illegal_source_is_refused(source: dict[str, Any], error: str):
     with pytest.raises(ConnectionsError, match=error):
         _topics(source)
 
@@ -142,7 +142,7 @@ def test_what_is_not_legal_is_refused(source: dict[str, Any], error: str):
         pytest.param(_pipeline(new_columns="refuse"), {}, "legal: ignore, quarantine", id="refused columns"),
     ],
 )
-def test_what_does_not_match_the_pipeline_is_refused(pipeline: Pipeline, source: dict[str, Any], error: str):
+def test_a_source_that_does_not_match_the_pipeline_is_refused(pipeline: Pipeline, source: dict[str, Any], error: str):
     with pytest.raises(KafkaError, match=error):
         _topics({"options": {"subscribe": "orders"}, **source}, pipeline)
 
@@ -163,7 +163,7 @@ def test_what_does_not_match_the_pipeline_is_refused(pipeline: Pipeline, source:
 def test_a_variable_whose_value_is_not_legal_is_named_and_its_value_is_not_shown(
     monkeypatch: pytest.MonkeyPatch, option: str, text: str, legal: str
 ):
-    """The value is needed by the ingest of this source only, which lists the topics as not read, with this error."""
+    """Only the ingest of this source needs the value; the ingest reports the topics as not read, with this error."""
     monkeypatch.setenv("THE_OPTION", text)
     topics = _topics({"options": {"subscribe": "orders", option: {"env": "THE_OPTION"}}})
     ledger: Any = SimpleNamespace(topic_ends=lambda _: {})

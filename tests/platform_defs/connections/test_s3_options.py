@@ -38,7 +38,7 @@ def _store(text: str) -> S3:
     return found
 
 
-def test_one_description_gives_the_options_of_both() -> None:
+def test_one_description_gives_the_options_of_spark_and_deltalake() -> None:
     store = _store(FILE)
     assert store.spark_options == {
         "spark.hadoop.fs.s3a.endpoint": "http://127.0.0.1:9000",
@@ -76,7 +76,7 @@ def test_without_an_endpoint_and_keys_the_environment_decides(monkeypatch: pytes
 
 
 @pytest.mark.parametrize("variable", ["AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_ENDPOINT"])
-def test_both_use_the_endpoint_of_the_file_or_else_that_of_a_variable(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
+def test_spark_and_deltalake_use_the_endpoint_of_the_file_or_else_of_a_variable(monkeypatch: pytest.MonkeyPatch, variable: str) -> None:
     """The file systems of deltalake and of listings send a request; port 1 refuses it, with the URL in the error."""
     monkeypatch.setenv(variable, "http://127.0.0.1:1/of-the-variable")
     keys = {"region": "x", "access_key": "k", "secret_key": "s", "options": {"max_retries": 0, "retry_timeout": "1s"}}
@@ -96,7 +96,7 @@ def test_an_endpoint_of_the_options_replaces_that_of_a_variable(monkeypatch: pyt
         filesystem("s3://bucket/table", store.storage_options).get_file_info("_delta_log")
 
 
-def test_a_token_of_the_environment_is_not_sent_with_a_key_of_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_of_the_environment_is_refused_beside_a_key_of_the_file(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SESSION_TOKEN", "s3cret")
     with pytest.raises(ConnectionsError, match=r"gives `access_key` and no `session_token`, and .* AWS_SESSION_TOKEN is set") as refused:
         _ = _store(FILE).storage_options
@@ -128,7 +128,7 @@ def test_a_session_for_a_lake_in_s3_has_its_jars_and_options(tmp_path: Path) -> 
     assert not [name for name in plain if "s3a" in name]
 
 
-def test_a_missing_log_store_has_a_way_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_log_store_is_named_with_the_command_that_builds_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(log_store, "jars_folder", lambda: tmp_path)
     with pytest.raises(JarError, match=r"^missing in .*: tidemark-log-store-\w{12}\.jar\. Run `make setup-s3`"):
         log_store.log_store_jar()
@@ -141,7 +141,7 @@ def test_a_missing_log_store_has_a_way_out(tmp_path: Path, monkeypatch: pytest.M
         pytest.param("s3: {path_style: yes please}", "s3.path_style", id="no boolean"),
     ],
 )
-def test_what_is_not_legal_is_refused(text: str, error: str) -> None:
+def test_an_illegal_part_is_refused(text: str, error: str) -> None:
     with pytest.raises(ConnectionsError, match=error):
         read(text, "connections.yaml")
 
@@ -178,14 +178,14 @@ def test_a_store_that_a_library_would_misunderstand_is_refused(lines: str, legal
     assert _store("s3: {endpoint: 'https://minio.example.org/s3', access_key: a, secret_key: b, session_token: c}").session_token == "c"
 
 
-def test_a_token_of_the_environment_is_not_sent_with_a_key_among_the_options(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_token_of_the_environment_is_refused_beside_a_key_among_the_options(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_SESSION_TOKEN", "of another key")
     store = _store("s3: {options: {aws_access_key_id: {env: THE_KEY}, aws_secret_access_key: {env: THE_SECRET}}}")
     with pytest.raises(ConnectionsError, match="AWS_SESSION_TOKEN"):
         _ = store.storage_options
 
 
-def test_an_endpoint_of_the_environment_is_a_url(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_endpoint_of_the_environment_that_is_no_url_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("AWS_ENDPOINT_URL", "minio:9000")
     with pytest.raises(ConnectionsError, match=r"AWS_ENDPOINT_URL.* is no URL; legal: a URL, such as"):
         _ = S3().storage_options

@@ -1,4 +1,4 @@
-"""An asset with a check, and a process that stores its events again. The process imports this module, so it imports Dagster only."""
+"""An asset with a check, and a process that stores its events again. This module imports Dagster only, since the process imports it."""
 
 import os
 import sys
@@ -15,7 +15,7 @@ def numbers() -> dg.MaterializeResult:
 
 
 def store_events_of_runs(folder: str, runs: int) -> None:
-    """Store the events that standard input has, one in a line, for each of several runs. An instance would import twice as much."""
+    """Store the events from standard input, one per line, once for each of several runs. A Dagster instance would import twice as much."""
     storage, entries = EventLogStorage(folder), [deserialize_value(line, dg.EventLogEntry) for line in sys.stdin]
     print("ready", flush=True)
     for number in range(runs):

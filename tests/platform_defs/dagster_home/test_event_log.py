@@ -1,4 +1,4 @@
-"""Dagster's events in SQLite with open connections: what is stored, who can read it, and how many connections a run opens."""
+"""The event log in SQLite, which keeps connections open: what it stores, who can read it, and how many connections a run opens."""
 
 import os
 import sqlite3
@@ -35,7 +35,7 @@ def test_the_configured_instance_uses_this_storage(instance):
     assert isinstance(instance.event_log_storage, EventLogStorage)
 
 
-def test_the_processes_of_dagster_that_import_it_import_neither_settings_nor_spark():
+def test_importing_the_storage_imports_neither_settings_nor_spark():
     module = "platform_defs.dagster_home.event_log"
     assert output_after_import(module, "{'platform_defs.settings', 'pyspark'} & {*sys.modules}") == "set()\n"
 
@@ -61,14 +61,14 @@ def test_a_run_opens_a_few_connections_only(instance, monkeypatch):
     monkeypatch.setattr(sqlite3.dbapi2, "connect", counted)
     run = dg.materialize([numbers], instance=instance)
     assert len(instance.all_logs(run.run_id)) > 10
-    assert opened["runs"] <= 6, "the run's database, which is created by several connections; that of all runs is open"
+    assert opened["runs"] <= 6, "several connections create the run's database; the database of all runs is open already"
 
 
 def test_old_databases_are_closed(instance, monkeypatch):
     monkeypatch.setattr(event_log, "_MOST_OPEN", 2)
     for _ in range(2):
         dg.materialize([numbers], instance=instance)
-    assert len(instance.event_log_storage._engines) == 2, "that of all runs, and that of the second run"
+    assert len(instance.event_log_storage._engines) == 2, "the database of all runs, and the database of the second run"
 
 
 def test_an_event_modifies_the_file_that_the_ui_watches_and_reading_it_does_not(instance, monkeypatch):

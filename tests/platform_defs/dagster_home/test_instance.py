@@ -1,4 +1,4 @@
-"""Dagster's configuration file: written once, brought up to date, and never changed once a user has written it."""
+"""Dagster's configuration file: Tidemark writes it and brings it up to date, and never changes one that a user has edited."""
 
 import hashlib
 
@@ -30,12 +30,12 @@ def test_the_file_names_the_storage_and_sends_no_telemetry(tmp_path):
 
 @dg.op(pool=SPARK)
 def uses_spark() -> None:
-    """A step of the pool."""
+    """A step in the pool of Spark."""
 
 
 @dg.job
 def uses_the_pool() -> None:
-    """A job with such a step."""
+    """A job with a step in the pool of Spark."""
     uses_spark()
 
 
@@ -65,7 +65,7 @@ def test_a_file_of_an_earlier_version_is_brought_up_to_date(tmp_path):
 
 
 def _with_the_former_module(folder, openlineage):
-    """The file of a version whose event log was in `platform_defs.resources`: its mark, and the rest."""
+    """The file of a version whose event log was in `platform_defs.resources`: the first line, with a hash of the rest, and the rest."""
     mark, rest = (prepare(str(folder), openlineage=openlineage) / "dagster.yaml").read_text().split("\n", 1)
     former = rest.replace("platform_defs.dagster_home.event_log", "platform_defs.resources.event_log")
     assert former != rest

@@ -1,4 +1,4 @@
-"""OpenLineage: off by default; if it is on, a run of Dagster sends events of its assets to a real server. No test starts Spark."""
+"""OpenLineage: off by default; if it is on, a Dagster run sends events about its assets to a real server. No test starts Spark."""
 
 import gzip
 import json
@@ -51,7 +51,7 @@ def events(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[dict[str, Any]]]:
         def log_message(self, *_: object) -> None: ...
 
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
-        thread = threading.Thread(target=server.serve_forever, args=(0.01,))  # it ends within this time
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))  # `shutdown` returns within this time
         thread.start()
         monkeypatch.setenv("OPENLINEAGE_URL", f"http://127.0.0.1:{server.server_port}")
         yield found
@@ -67,10 +67,10 @@ def _run(home: Path) -> None:
 
 
 def _names(events: list[dict[str, Any]]) -> set[tuple[str, str]]:
-    return {(event["eventType"], of["name"]) for event in events for of in event.get("outputs", [])}
+    return {(event["eventType"], output["name"]) for event in events for output in event.get("outputs", [])}
 
 
-def test_it_is_off_by_default(tmp_path: Path, events: list[dict[str, Any]]) -> None:
+def test_openlineage_is_off_by_default(tmp_path: Path, events: list[dict[str, Any]]) -> None:
     _run(prepare(str(tmp_path)))
     assert events == []
     with dg.DagsterInstance.from_config(str(tmp_path)) as instance:
@@ -81,12 +81,12 @@ def test_a_run_sends_the_events_of_its_assets(tmp_path: Path, events: list[dict[
     _run(prepare(str(tmp_path), openlineage=True))
     assert {("COMPLETE", "events/orders"), ("COMPLETE", "wide")} <= _names(events)
     assert {event["job"]["namespace"] for event in events} == {"tidemark"}
-    outputs = [of for event in events if event["eventType"] == "COMPLETE" for of in event.get("outputs", [])]
-    [facets] = [of["facets"] for of in outputs if of["name"] == "wide"]
+    outputs = [output for event in events if event["eventType"] == "COMPLETE" for output in event.get("outputs", [])]
+    [facets] = [output["facets"] for output in outputs if output["name"] == "wide"]
     assert [field["name"] for field in facets["schema"]["fields"]] == ["order_id"]
     [column] = facets["columnLineage"]["fields"]["order_id"]["inputFields"]
     assert (column["name"], column["field"]) == ("events/orders", "order_id")
-    inputs = [of.get("inputFacets", {}) for event in events for of in event.get("inputs", [])]
+    inputs = [source.get("inputFacets", {}) for event in events for source in event.get("inputs", [])]
     assertions = [one for found in inputs if "dataQualityAssertions" in found for one in found["dataQualityAssertions"]["assertions"]]
     assert [(one["assertion"], one["success"]) for one in assertions] == [("conservation_law", True)]
 
@@ -118,7 +118,9 @@ def test_a_changed_file_that_would_send_no_event_is_refused(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("is_on", [True, False])
-def test_the_setting_turns_it_on(is_on: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_setting_turns_openlineage_on(
+    is_on: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     monkeypatch.setenv("TIDEMARK_DAGSTER_HOME", str(tmp_path))
     monkeypatch.setenv("TIDEMARK_OPENLINEAGE", str(is_on).lower())
     settings.cache_clear()

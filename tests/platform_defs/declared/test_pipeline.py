@@ -357,7 +357,7 @@ def test_the_component_makes_all_definitions_and_other_assets_can_read_the_table
 def _dg(project: Path, *arguments: str) -> Result:
     """Run `dg` in a project, in this process, which has imported Dagster already.
 
-    It finds Tidemark's component as in any project, and no other package's: it would import and describe all of them.
+    `dg` finds Tidemark's component as in any project, but no components of other packages: it would import and describe each of them.
     """
     with pytest.MonkeyPatch.context() as patch, modules_of(project), warnings.catch_warnings():
         warnings.simplefilter("ignore")  # Dagster imports components that are in preview

@@ -1,4 +1,4 @@
-"""SQL pipelines in which an operator reads the result of another one: which column of the result is its event time."""
+"""SQL pipelines in which an operator reads the result of another one: which column of that result is the event time."""
 
 import re
 
@@ -122,8 +122,8 @@ def test_a_table_has_one_time_for_all_of_its_readers():
             pipeline(*statements)
 
 
-def test_the_time_that_a_join_has_is_that_of_its_readers_readers():
-    """Behind the rows that a Top-N or a deduplication keeps, and of GREATEST, which is the later time only."""
+def test_a_join_has_one_event_time_for_its_readers_and_for_their_readers():
+    """Rows that a Top-N or a deduplication keeps have the event time of the join. GREATEST of both times works only as the later time."""
     declared = """CREATE TABLE paid (id STRING, seller STRING, amount INT, ordered_at TIMESTAMP(3), paid_at TIMESTAMP(3))
         WITH ('tidemark.result-time' = 'left')"""
     insert = PAID.replace("CREATE VIEW paid AS", "INSERT INTO paid")
@@ -143,7 +143,7 @@ def test_the_time_that_a_join_has_is_that_of_its_readers_readers():
         pipeline(view, PER_HOUR.format("paid", "ordered_at"), PER_HOUR.format("paid", "`at`").replace("per_hour", "other"))
 
 
-def test_semi_joins_keep_the_time_of_rows_that_match_earlier_ones():
+def test_semi_and_anti_joins_keep_the_time_of_the_left_row():
     paid_orders = """
         CREATE VIEW paid_orders AS SELECT id, seller, price AS amount, ordered_at FROM orders o
         WHERE {} (SELECT 1 FROM payments p WHERE p.order_id = o.id AND p.paid_at BETWEEN {})
@@ -187,7 +187,7 @@ def test_results_of_windows_are_aggregated_by_their_own_windows():
     assert tables[1].operator == WindowedAggregate(window=Tumbling(size="1 hour"), aggregates={"n": "SUM(n)"})
 
 
-def test_windows_of_a_leaderboard_with_other_names_keep_its_event_time():
+def test_windows_of_a_leaderboard_with_renamed_columns_are_by_its_event_time():
     view = """
         CREATE VIEW top AS SELECT id, seller, price AS amount, ordered_at, r FROM (
           SELECT *, ROW_NUMBER() OVER (PARTITION BY seller ORDER BY price DESC) AS r FROM orders) WHERE r <= 3
@@ -262,7 +262,7 @@ def test_a_table_of_kept_rows_has_a_computed_event_time_under_the_names_of_its_q
 
 @pytest.mark.parametrize(("order", "kind"), [("v", TopK), ("ts", Deduplicate)])
 def test_a_computed_event_time_of_rows_that_windows_keep_is_a_column_of_a_view_or_inner_query_that_selects_it(order: str, kind: type):
-    """The event time of such results is the time of their window."""
+    """The event time of rows that windows keep is the time of their window, so the computed event time is a column of its own."""
     ranked = f"SELECT {{}} FROM ({RANKED.format('window_start, window_end, k', order, WINDOWS)}) WHERE n = 1"
     for columns, read, prepare in (
         ("*", "MAX(ts)", WITH_TIME),

@@ -106,7 +106,7 @@ def test_a_query_that_only_selects_is_a_table_of_its_rows(query: str, preparatio
         assert [table.preparation(0)] == [preparation]
 
 
-def test_selected_rows_have_the_parameters_and_the_topic_of_their_table_and_are_read_with_their_event_time():
+def test_selected_rows_have_the_parameters_of_their_table_and_are_read_with_their_event_time():
     tables = pipeline("""
         CREATE TABLE large (no STRING, cents INT, at TIMESTAMP(3))
         WITH ('connector' = 'kafka', 'topic' = 'large', 'format' = 'json', 'key.fields' = 'no', 'tidemark.allowed-lateness' = '5 minutes');
@@ -160,7 +160,7 @@ def test_a_join_of_a_source_with_itself_prepares_each_side():
     }
 
 
-def test_a_version_can_be_that_of_a_time_that_a_join_selects_for_nothing_else():
+def test_a_version_can_be_that_of_a_time_which_the_query_does_not_select():
     joined, table = pipeline("""
         CREATE TABLE rates (currency STRING, rate INT, at TIMESTAMP(3), WATERMARK FOR at AS at, PRIMARY KEY (currency) NOT ENFORCED)
         WITH ('connector' = 'filesystem', 'format' = 'json');
@@ -174,7 +174,7 @@ def test_a_version_can_be_that_of_a_time_that_a_join_selects_for_nothing_else():
 
 
 def test_a_condition_on_a_version_is_an_expression_of_the_result_or_a_condition_of_its_reader():
-    """Neither ON nor WHERE of an outer join with versions has one, and the error says what a pipeline accepts."""
+    """Such a condition is refused in ON and in WHERE of an outer join with versions; the error says what a pipeline accepts."""
     rates = """CREATE TABLE rates (currency STRING, rate INT, at TIMESTAMP(3), WATERMARK FOR at AS at, PRIMARY KEY (currency) NOT ENFORCED)
         WITH ('connector' = 'filesystem', 'format' = 'json')"""
     rated = "INSERT INTO rated SELECT id, {} FROM orders o LEFT JOIN rates FOR SYSTEM_TIME AS OF o.ordered_at r ON o.seller = r.currency {}"
@@ -206,7 +206,7 @@ def test_a_versioned_view_is_read_from_its_source():
 
 
 def test_the_key_of_a_source_stays_if_it_is_not_that_of_its_versions():
-    """Then several rows of the key are not versions, but duplicates. A table with options is not the view that its query is."""
+    """Rows with the same key are then duplicates, not versions. A declared table with options is no substitute for the view."""
     rates = """CREATE TABLE rates (rate_id STRING, currency STRING, rate INT, at TIMESTAMP(3), WATERMARK FOR at AS at,
         PRIMARY KEY ({}) NOT ENFORCED) WITH ('connector' = 'filesystem', 'format' = 'json')"""
     newest = (
@@ -227,7 +227,7 @@ def test_the_key_of_a_source_stays_if_it_is_not_that_of_its_versions():
         pipeline(rates.format("currency"), declared, f"INSERT INTO newest {newest}", rated)
 
 
-def test_an_event_time_that_is_computed_is_the_engines():
+def test_a_computed_event_time_is_read_from_the_column_event_time():
     [table] = pipeline("""
         INSERT INTO paid SELECT o.id, o.ordered_at, p.amount FROM orders o JOIN payments p
         ON o.id = p.order_id AND p.paid_at BETWEEN o.ordered_at AND o.ordered_at + INTERVAL '1' HOUR
@@ -333,7 +333,7 @@ def test_a_temporal_join_reads_versions_of_a_key():
         "orders": Preparation(select="seller, id, price"),
         "rates": Preparation(select="seller, rate"),
     }
-    assert made.sources_by_name["rates"].unique_key == ()  # a second row of a key is its next version, and no duplicate
+    assert made.sources_by_name["rates"].unique_key == ()  # a second row of a key is its next version, not a duplicate
     assert made.sources_by_name["orders"].unique_key == ("id",)
 
 
@@ -346,7 +346,7 @@ def test_versions_in_the_table_of_a_selection_are_those_of_its_source():
     assert keys == [(), ("cur",)]
 
 
-def test_the_template_is_the_pipeline_in_yaml():
+def test_the_template_in_sql_is_the_pipeline_in_yaml():
     in_sql, in_yaml = load(str(TEMPLATE / "pipeline.sql")), load(str(TEMPLATE / "pipeline.yaml"))
     for one, other in zip(in_sql.sources, in_yaml.sources, strict=True):
         assert isinstance(one.watermark, BoundedOutOfOrderness)
@@ -445,7 +445,7 @@ FILES = "WITH ('connector' = 'filesystem', 'format' = 'json')"
 
 @pytest.mark.parametrize("case", [case for case in CORPUS["cases"] if "plan" in case], ids=lambda case: case["name"])
 def test_a_statement_of_flinks_documentation_is_a_table(case: dict[str, str]):
-    """If it is mapped to operators; those of a pipeline are the same, one for each of its tables, and `Select` if there is none."""
+    """A pipeline has one table per operator of the recorded plan, or a `Select` if that is empty. A case with `pipeline` is refused."""
     text = ";".join([*CORPUS["tables"].split(";"), *case["sql"].split(";")])
     statements = [one.strip() for one in text.split(";") if one.strip()]
     sources = [f"{one} {FILES}" if one.startswith("CREATE TABLE") else one for one in statements[:-1]]
@@ -468,7 +468,7 @@ LARGEST = "SELECT * FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY seller ORDER
 
 @pytest.mark.parametrize("query", [GROUPED, f"{GROUPED} HAVING COUNT(*) > 1", WINDOWS, LARGEST, LEFT], ids=lambda q: q[:30])
 def test_a_selection_from_results_of_a_table_or_a_view_is_refused(query: str):
-    """The way out in the message gives a table."""
+    """The statement that the message proposes gives a table."""
     message = (
         "INSERT INTO t of a selection from w is refused: w has results of an operator, and only rows of a source are selected "
         "into a table; write the query of w in brackets in place of its name"
@@ -482,7 +482,7 @@ def test_a_selection_from_results_of_a_table_or_a_view_is_refused(query: str):
 
 
 def test_a_selection_from_the_table_of_a_selection_is_refused():
-    """The way out in the message gives both tables."""
+    """The statements that the message proposes give both tables."""
     query, copied = "SELECT id, price FROM orders WHERE price > 1", "INSERT INTO t SELECT id FROM {} WHERE price < 9"
     message = "write the query of w as a view, and insert into both tables from the view"
     for view, name in (("", "w"), ("CREATE VIEW v AS SELECT * FROM w;", "v")):

@@ -1,4 +1,4 @@
-"""The options of a table that a SQL statement inserts into: parameters of its operator, and the topic to which it is published."""
+"""The options of a table that a SQL statement inserts into: the parameters of the table's operator, and the table's topic."""
 
 import re
 from typing import Any
@@ -239,7 +239,7 @@ def test_the_primary_key_of_appended_rows_is_that_of_their_records(query: str):
 
 
 def test_windows_and_joins_read_no_table_that_adds_several_results_of_a_window():
-    """The time of each is that of its firing, not that of its window."""
+    """The time of each result is that of its firing, not that of its window."""
     purging = text(WINDOWS, "'tidemark.purging' = 'every 2 rows'").replace("seller, window_start, C", "seller, window_start, window_end, C")
     purging = purging.replace("window_start TIMESTAMP(3), n", "window_start TIMESTAMP(3), window_end TIMESTAMP(3), n")
     by_window = "INSERT INTO u SELECT window_start, SUM(n) AS n FROM t GROUP BY window_start, window_end"

@@ -21,7 +21,7 @@ from tests.platform_defs.monitoring.test_hooks import Webhook, running
 
 NOW_S = 1e10
 OUTCOME: dict[str, Any] = {}
-"""What the next run does: the error that its op or its asset raises, and whether its check passes."""
+"""What the next run does: the error that its op raises, and whether its check passes and with which severity."""
 
 
 @dg.op
@@ -134,7 +134,7 @@ def test_the_text_of_an_error_that_tidemark_did_not_write_is_not_sent(instance, 
         _run(repository, instance, error=ValueError("customer Smith"))
     [text], _ = tick()
     assert "work: ValueError" in text
-    assert "Smith" not in text, "digits alone could be in the id of the run, which the text has too"
+    assert "Smith" not in text  # a name, because digits could also be in the run id, which the text has
     _run(repository, instance)
     tick()
     for _ in range(2):
@@ -181,7 +181,7 @@ def test_a_check_alerts_after_failures_in_a_row(instance, repository, tick) -> N
 def test_a_stream_that_lives_has_recovered_and_its_next_failures_alert_again(
     instance, repository, tick, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It never ends with a success."""
+    """A stream never ends with a success."""
 
     def start() -> dg.DagsterRun:
         run = instance.create_run_for_job(stream, status=dg.DagsterRunStatus.STARTED)
@@ -192,16 +192,16 @@ def test_a_stream_that_lives_has_recovered_and_its_next_failures_alert_again(
         instance.report_run_failed(start())
     [text], _ = tick()
     assert text.startswith("Tidemark: job stream has failed 2 times in a row")
-    lives = start()
-    assert tick() == ([], "failing: job stream"), "it has only begun"
+    alive = start()
+    assert tick() == ([], "failing: job stream"), "the run has only begun"
     with monkeypatch.context() as patch:
         patch.setattr("platform_defs.monitoring.outcomes.HEALTHY_S", -1.0)
         [text], _ = tick()
         assert text.startswith("Tidemark: job stream succeeds again")
         assert tick() == ([], "no alert is open")
-    instance.report_run_failed(lives)
+    instance.report_run_failed(alive)
     [text], _ = tick()
-    assert text.startswith("Tidemark: job stream has failed 2 times in a row"), "again, although it was sent before"
+    assert text.startswith("Tidemark: job stream has failed 2 times in a row"), "the alert was sent before, and is sent again"
 
 
 def test_a_stream_that_violates_the_law_alerts_at_its_first_failure(instance, repository, tick) -> None:
@@ -255,7 +255,7 @@ def test_a_check_that_a_sensor_evaluates_alerts_at_its_first_failure(instance, r
     assert tick()[0][0].startswith("Tidemark: check unique of rows succeeds again")
 
 
-def test_what_could_not_be_delivered_is_sent_at_the_next_tick(instance, repository, tick, webhook) -> None:
+def test_an_alert_that_could_not_be_delivered_is_sent_at_the_next_tick(instance, repository, tick, webhook) -> None:
     for _ in range(2):
         _run(repository, instance, error=ValueError())
     webhook.status = 503

@@ -39,7 +39,7 @@ def _read(url: str) -> str:
         return answer.read().decode()
 
 
-def test_the_stream_serves_the_lake_and_its_steps(engine: Engine) -> None:
+def test_a_stream_serves_the_metrics_of_the_lake_and_of_its_steps(engine: Engine) -> None:
     lines = list[str]()
     stream, endpoint = metrics_of_stream(engine, "127.0.0.1", 0, lines.append)
     with endpoint:
@@ -88,7 +88,7 @@ def test_the_command_prints_the_metrics_once(monkeypatch: pytest.MonkeyPatch, en
     assert all(family.documentation.endswith(".") and family.type != "unknown" for family in families.values())
 
 
-def test_the_command_serves_until_an_interrupt_and_loads_no_spark_no_dagster_and_no_great_expectations(tmp_path: Path) -> None:
+def test_the_command_serves_until_an_interrupt_without_java_dagster_and_great_expectations(tmp_path: Path) -> None:
     environment = {**os.environ, "TIDEMARK_LAKE": str(tmp_path / "lake"), "JAVA_HOME": str(tmp_path)}
     code = "import gc; gc.disable(); from platform_defs.cli.main import main; main()"  # collecting garbage takes a fifth of the time
     unwanted = "{'dagster', 'great_expectations'} & {*sys.modules}"

@@ -1,4 +1,4 @@
-"""The check `fresh` and the sensor that evaluates it: a limit of the pipeline, no run, few events. No test starts Spark."""
+"""The check `fresh`, and the sensor that evaluates it without a run and reports changes, else one result an hour. No test starts Spark."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -50,7 +50,7 @@ def test_a_pipeline_without_a_limit_has_neither_check_nor_sensor(tmp_path: Path)
 def test_a_pipeline_with_a_limit_has_a_check_for_each_table_with_one(tmp_path: Path) -> None:
     repository = _definitions(tmp_path, freshness={"pairs": "10 minutes"})
     assert [key for key in repository.asset_graph.asset_check_keys if key.name == "fresh"] == [KEY]
-    assert "fresh_tables" in [node.name for node in repository.get_job("advance").graph.nodes], "a run that advances tables evaluates it"
+    assert "fresh_tables" in [node.name for node in repository.get_job("advance").graph.nodes], "an advance evaluates the check"
     assert "fresh_tables" not in [node.name for node in _definitions(tmp_path).get_job("advance").graph.nodes]
     sensor = repository.get_sensor_def("freshness")
     assert (sensor.default_status, sensor.minimum_interval_seconds) == (dg.DefaultSensorStatus.STOPPED, 60)

@@ -87,7 +87,7 @@ def test_an_expression_queries_exported_metrics_and_labels(exported: dict[str, s
 
 @pytest.mark.parametrize("expression", _expressions())
 def test_two_endpoints_of_a_lake_are_not_counted_twice(expression: str) -> None:
-    """`tidemark metrics` and a stream serve the same metrics, with another `instance` each."""
+    """`tidemark metrics` and a stream serve the same metrics, each with its own label `instance`."""
     of_a_lake = "|".join(metric.full_name for metric in OF_THE_LAKE)
     for found in re.finditer(rf"\b({of_a_lake})\b", expression):
         before = expression[: found.start()]
@@ -118,7 +118,7 @@ def test_the_dashboard_shows_every_metric_that_an_operator_acts_on(exported: dic
 
 
 def test_a_stat_has_a_value_if_a_metric_has_no_series() -> None:
-    """A panel without a value shows its last one. The lake's counts are 0 then, and the lake counts as unreadable."""
+    """A panel without a value would keep its last one. So the lake's counts are 0, and the lake is shown as unreadable."""
     stats = {panel["title"]: panel["targets"][0]["expr"] for panel in PANELS if panel["type"] == "stat"}
     assert {title for title, expression in stats.items() if "or vector(0)" not in expression} == {"Most stale table", "Newest batch"}
     assert stats["Failing"].count(" or vector(0)") == 4

@@ -50,7 +50,7 @@ class Webhook(ThreadingHTTPServer):
 
 
 _POLL_S = 0.01
-"""How often a server finds out that it must end, in seconds."""
+"""How often a server checks whether it must end, in seconds."""
 
 
 @contextmanager
@@ -183,7 +183,7 @@ def test_a_mail_has_the_title_and_the_text() -> None:
         "rcpt TO:<a@b.invalid>",
         "rcpt TO:<c@d.invalid>",
     ]
-    assert "AUTH PLAIN AHVzZXIAcEBzcw==" in server.lines, "user, and p@ss"
+    assert "AUTH PLAIN AHVzZXIAcEBzcw==" in server.lines, "the user name, and the password p@ss"
 
 
 def test_a_login_that_is_refused_is_an_error_without_the_password() -> None:

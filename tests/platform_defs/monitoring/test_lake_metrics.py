@@ -52,7 +52,7 @@ def _samples(values: Values, metric: str) -> Values:
     return {name[len(metric) :]: value for name, value in values.items() if name.partition("[")[0] == metric}
 
 
-def test_an_empty_lake_has_no_rows_and_no_marks(scrape: Scrape) -> None:
+def test_an_empty_lake_has_no_rows_and_no_watermarks(scrape: Scrape) -> None:
     found = scrape()
     assert (found["up"], found["ledger_batches_total"], found["table_steps_total[('table', 'pairs')]"]) == (1, 0, 0)
     assert set(_samples(found, "source_rows_total").values()) == {0}
@@ -108,7 +108,7 @@ def test_the_progress_of_tables(engine: Engine, scrape: Scrape, clock: Clock) ->
     assert now[f"table_step_timestamp_seconds{by}"] == (newest.at or 0) / 1000
 
 
-def test_the_state_of_tables_is_that_of_files_with_handled_rows_that_are_read_again(engine: Engine, scrape: Scrape) -> None:
+def test_the_state_of_a_table_is_the_handled_rows_in_files_that_are_read_again(engine: Engine, scrape: Scrape) -> None:
     def log(name: str, *rows: tuple[int, int]) -> None:
         times = pa.array([event_time for _, event_time in rows], pa.timestamp("ms", "UTC"))
         write_deltalake(engine.lake.path(f"events/{name}"), pa.table({"seq": [seq for seq, _ in rows], "event_time": times}), mode="append")
@@ -122,13 +122,13 @@ def test_the_state_of_tables_is_that_of_files_with_handled_rows_that_are_read_ag
     commit_step(engine, "pairs", closed_to=START)
     found = scrape()
     assert _samples(found, "table_state_rows") == {"[('part', 'event_log'), ('table', 'pairs')]": 2}, (
-        "the interval is from -5 to 10 minutes"
+        "the join's interval is from -5 to 10 minutes"
     )
     [newest, *_] = sorted(Path(engine.lake.path("events/l")).glob("*.parquet"), key=lambda file: -file.stat().st_size)
     part = "[('part', 'event_log'), ('table', 'pairs')]"
     assert _samples(found, "table_state_bytes") == {part: newest.stat().st_size}
     assert (found[f"table_state_files{part}"], found[f"table_skipped_files{part}"]) == (1, 2), (
-        "one of four files has a row that is not handled yet"
+        "of the four files, the one that is in neither count has a row that is not handled yet"
     )
 
 
@@ -154,7 +154,7 @@ def test_the_last_account_and_failure(engine: Engine, scrape: Scrape, clock: Clo
     with pytest.raises(AssertionError, match="a session is started"):
         engine.advance("pairs")
     found = scrape()
-    assert found["table_law_holds[('table', 'pairs')]"] == 0, "10 accepted are not 9"
+    assert found["table_law_holds[('table', 'pairs')]"] == 0, "10 rows are accepted, and 8 are matched and 1 is late"
     assert found["table_account_timestamp_seconds[('table', 'pairs')]"] == NOON / 1000
     assert found["table_account_age_seconds[('table', 'pairs')]"] == 60
     assert found["table_account_rows[('side', 'l'), ('table', 'pairs'), ('term', 'late')]"] == 1
@@ -199,7 +199,7 @@ def test_a_table_that_cannot_be_read_hides_no_other_metric(engine: Engine, scrap
     assert not _samples(found, "table_steps_total")
 
 
-def test_a_table_that_cannot_be_read_hides_no_more_of_its_reader_than_depends_on_it(tmp_path: Path, clock: Clock) -> None:
+def test_a_table_that_cannot_be_read_hides_only_the_metrics_of_its_reader_that_depend_on_it(tmp_path: Path, clock: Clock) -> None:
     by_key = WindowedAggregate(by="k", window=Tumbling(size="10 minutes"), aggregates={"n": "count(*)"})
     tables = [join(), join("others"), DerivedAsset(name="windows", inputs=("pairs",), operator=by_key)]
     engine = bare_engine(tmp_path, clock, [source("l"), source("r")], tables)
@@ -237,7 +237,7 @@ def test_a_scrape_reads_only_new_batches_and_opens_no_table_again(engine: Engine
     scrape()
     commit_batch(engine, {"l": {"watermark": START + HOUR}, "r": {"watermark": START}})
     assert scrape()["source_read_rows_total[('source', 'l')]"] == 20
-    assert {*opened} == {"events/l", "events/r"}, "the event logs do not exist, so there is nothing to keep"
+    assert {*opened} == {"events/l", "events/r"}, "the event logs do not exist, so no opened table can be kept"
     assert counted == [1]
 
 

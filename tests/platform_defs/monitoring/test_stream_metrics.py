@@ -43,7 +43,7 @@ def test_the_time_between_two_steps_is_not_counted(registry: CollectorRegistry) 
         for seconds in (0.2, 20):
             now.now_s += seconds
             yield seconds
-        now.now_s += 1000  # nothing is left to do: no step
+        now.now_s += 1000  # no step: nothing is left to do
 
     for _ in stream.measure_steps("pairs", steps()):
         now.now_s += 500
@@ -54,7 +54,7 @@ def test_the_time_between_two_steps_is_not_counted(registry: CollectorRegistry) 
     assert _sample(registry, "step_failures_total") is None
 
 
-def test_a_failed_try_is_counted_and_raised(registry: CollectorRegistry) -> None:
+def test_a_failed_step_is_counted_and_its_error_is_raised(registry: CollectorRegistry) -> None:
     stream = StreamMetrics(registry)
 
     def steps() -> Generator[Any]:
@@ -66,7 +66,7 @@ def test_a_failed_try_is_counted_and_raised(registry: CollectorRegistry) -> None
     assert (_sample(registry, "step_seconds_count"), _sample(registry, "step_failures_total")) == (1, 1)
 
 
-def test_a_table_with_another_writer_is_no_failed_try(registry: CollectorRegistry) -> None:
+def test_a_table_with_another_writer_is_no_failed_step(registry: CollectorRegistry) -> None:
     def steps() -> Generator[Any]:
         raise LakeBusy.held_by_writer("pairs", "another process")
         yield

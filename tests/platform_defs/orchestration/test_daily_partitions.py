@@ -33,32 +33,32 @@ def _ingested(values: Settings, **first_event_times: int) -> None:
     Ledger(Lake(values.lake), lambda: START).commit([tuple(rows)])
 
 
-def test_the_setting_comes_before_the_pipeline(values):
+def test_the_first_day_of_the_setting_takes_precedence_over_that_of_the_pipeline(values):
     pipeline = Pipeline(sources=PIPELINE.sources, first_day="2021-02-03")
     assert first_day(values, pipeline) == "2021-02-03"
     assert first_day(values.model_copy(update={"first_day": "2020-01-01"}), pipeline) == "2020-01-01"
 
 
-def test_without_either_it_is_the_first_day_of_the_year_of_the_oldest_event(values):
+def test_without_either_the_first_day_is_that_of_the_year_of_the_oldest_event(values):
     _ingested(values, l=START, r=START - 400 * DAY)
     assert first_day(values, PIPELINE, lambda: START) == "2025-01-01"
 
 
 @pytest.mark.parametrize("lake", ["empty", "unreadable"])
-def test_it_is_the_first_day_of_this_year_while_the_lake_is_empty_or_unreadable(values, tmp_path, lake):
+def test_the_first_day_is_that_of_this_year_while_the_lake_is_empty_or_unreadable(values, tmp_path, lake):
     if lake == "unreadable":
         (tmp_path / "lake/ledger/_delta_log").mkdir(parents=True)
         (tmp_path / "lake/ledger/_delta_log/00000000000000000000.json").write_text("no JSON")
     assert first_day(values, PIPELINE, lambda: START) == "2026-01-01"
 
 
-def test_an_event_after_the_load_of_the_code_location_does_not_make_it_later(values):
+def test_an_event_after_the_load_of_the_code_location_does_not_move_the_first_day(values):
     before = first_day(values, PIPELINE, lambda: START)
     _ingested(values, l=START + DAY)
     assert first_day(values, PIPELINE, lambda: START + 2 * DAY) == before
 
 
-def test_a_day_out_of_range_is_clamped_to_it(values):
+def test_an_oldest_event_out_of_range_gives_the_earliest_legal_first_day(values):
     _ingested(values, l=-(10**15))
     assert first_day(values, PIPELINE, lambda: START) == "1900-01-01"
 
@@ -80,10 +80,10 @@ def test_without_a_last_day_partitions_go_on_to_the_present_day(values):
     assert _keys(dated, PIPELINE, datetime(2027, 11, 25, 8, tzinfo=UTC))[1] >= "2027-11-25", "the days of later data become partitions"
 
 
-@pytest.mark.parametrize(("pipeline", "lookbacks"), [(PIPELINE, 0), (JOINED, JOINED.final_after_ms)], ids=["no table", "a join"])
-def test_partitions_end_with_the_day_on_which_the_last_results_become_final(values, pipeline, lookbacks):
+@pytest.mark.parametrize(("pipeline", "final_after_ms"), [(PIPELINE, 0), (JOINED, JOINED.final_after_ms)], ids=["no table", "a join"])
+def test_partitions_end_with_the_day_on_which_the_last_results_become_final(values, pipeline, final_after_ms):
     dated = values.model_copy(update={"first_day": "2026-03-01", "last_day": "2026-03-04"})
-    end = datetime.fromtimestamp((START + 4 * DAY + lookbacks) / 1000, UTC).date()
+    end = datetime.fromtimestamp((START + 4 * DAY + final_after_ms) / 1000, UTC).date()
     assert _keys(dated, pipeline) == ("2026-03-01", str(end))
 
 
@@ -92,13 +92,13 @@ def test_a_last_day_in_the_future_adds_no_partition_before_it_is_needed(values):
     assert _keys(dated.model_copy(update={"last_day": "2099-12-31"}), JOINED) == _keys(dated, JOINED)
 
 
-def test_the_last_day_of_the_setting_comes_before_that_of_the_pipeline(values):
+def test_the_last_day_of_the_setting_takes_precedence_over_that_of_the_pipeline(values):
     pipeline = Pipeline(sources=PIPELINE.sources, first_day="2026-03-01", last_day="2026-03-02")
     assert _keys(values, pipeline) == ("2026-03-01", "2026-03-03")
     assert _keys(values.model_copy(update={"last_day": "2026-03-03"}), pipeline) == ("2026-03-01", "2026-03-04")
 
 
-def test_with_a_last_day_an_empty_lake_has_the_partitions_of_its_year(values):
+def test_with_a_last_day_the_partitions_of_an_empty_lake_begin_with_the_year_of_that_day(values):
     assert first_day(values.model_copy(update={"last_day": "2018-10-17"}), PIPELINE, lambda: START) == "2018-01-01"
 
 

@@ -1,4 +1,4 @@
-"""The tables and checks of a Dagster run are processed in parallel: in which order, what a failure or a broken law stops, how it ends."""
+"""A Dagster run processes its tables and checks in parallel: the order, what a failure or a violated law stops, and how the work ends."""
 
 import threading
 import time
@@ -32,7 +32,7 @@ SOON_S = 20
 
 @dataclass
 class Tables:
-    """Assets whose work is a function of a test; `begun` and `ended` record it."""
+    """Assets whose work is a function of a test. `begun` and `ended` record the names of tables; `holds` says whether their law holds."""
 
     work: dict[str, Callable[[], object]] = field(default_factory=dict)
     begun: list[str] = field(default_factory=list)
@@ -107,7 +107,7 @@ def test_the_error_of_a_tables_work_is_that_of_its_step_and_other_tables_are_not
     assert (failed.step_key, failed.step_failure_data.error.cause.cls_name) == ("a", "ZeroDivisionError")
 
 
-def test_a_step_that_is_tried_again_does_its_work_itself_and_so_do_those_after_it():
+def test_a_retried_step_repeats_its_work_and_the_steps_after_it_succeed():
     divisors = iter([0, 1])
     tables = Tables({"a": lambda: 1 // next(divisors)})
     worker = ParallelWork()
@@ -179,7 +179,7 @@ def test_a_suite_of_which_some_checks_are_selected_evaluates_only_these(monkeypa
     assert evaluated == [f"{threading.main_thread().name} a y"]
 
 
-def test_the_checks_of_a_leaderboard_are_evaluated_in_the_same_threads():
+def test_the_checks_of_a_leaderboard_are_evaluated_in_a_thread_of_the_workers():
     worker, threads = ParallelWork(), list[str]()
     tables = [Tables()._asset(name, worker) for name in READS]
     leaderboard = leaderboard_checks(DerivedAsset(name="a", inputs=("rows",), operator=TopN(order_by="v", rank_end=2)), worker)
@@ -228,7 +228,7 @@ def test_an_interrupt_ends_running_and_waiting_work(cancelled, monkeypatch):
     def until_cancelled(name: str) -> Advanced:
         begun.append(name)
         assert cancelled.wait(SOON_S)
-        assert is_cancelled(), "an error of Spark in the work is no failure of its table then"
+        assert is_cancelled(), "so an error of Spark in the work does not count as a failure of its table"
         ended.append(name)
         return Advanced({}, [], {})
 

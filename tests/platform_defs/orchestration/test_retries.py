@@ -43,7 +43,7 @@ class Daemon:
     cursor: str | None = None
 
     def tick(self, sensor: dg.SensorDefinition) -> str:
-        """Evaluate a sensor; returns `requested`, or the reason of a skip."""
+        """Evaluate a sensor; returns `requested`, `skipped by the daemon` if the run key was launched before, or the reason of a skip."""
         with dg.build_sensor_context(
             instance=self.instance, cursor=self.cursor, repository_def=self.repository, resources={"engine": self.engine}
         ) as context:
@@ -169,7 +169,7 @@ def test_the_cursor_of_an_advance_moves_after_it_succeeds(daemon: Daemon) -> Non
 
 
 def test_the_cursor_stays_while_days_after_the_last_partition_are_open(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The run has advanced the days up to the last partition; the others are requested as soon as they are partitions."""
+    """The run has advanced the days up to the last partition; the later days are requested as soon as they are partitions."""
     _commit(daemon.engine, START, START + 2 * DAY)
     assert daemon.tick(ledger_moved) == "requested"
     daemon.end_run(dg.DagsterRunStatus.SUCCESS)
@@ -304,7 +304,7 @@ def test_a_table_that_cannot_be_read_is_left_out_until_it_can_be_read(daemon: Da
     assert daemon.tick(ledger_moved).startswith(f"all other tables are advanced up to batch 1; the Delta log of {damaged} cannot be read: ")
     assert daemon.cursor is None
     shutil.rmtree(damaged_table)
-    assert daemon.tick(ledger_moved) == "requested", "the tables that were left out"
+    assert daemon.tick(ledger_moved) == "requested", "the tables that were left out are requested"
 
 
 def test_the_nightly_schedule_names_a_table_that_cannot_be_read(daemon: Daemon, stored_instance: dg.DagsterInstance) -> None:
@@ -317,7 +317,7 @@ def test_the_nightly_schedule_names_a_table_that_cannot_be_read(daemon: Daemon, 
 
 @pytest.mark.parametrize("ranged", [True, False])
 def test_a_failed_run_is_repeated_although_its_tables_were_advanced(daemon: Daemon, monkeypatch: pytest.MonkeyPatch, ranged: bool) -> None:
-    """The run was killed before it accounted for its last table, or a topic could not be reached."""
+    """For example, the run was killed before it accounted for its last table, or a topic could not be reached."""
     _commit(daemon.engine, START, START + 2 * DAY)
     monkeypatch.setattr(PendingWork, "upserted_tables", lambda _: [] if ranged else ["seller_revenue"])
     monkeypatch.setattr(PendingWork, "all_days", lambda *_: (date(2026, 3, 1), date(2026, 3, 2)) if ranged else None)

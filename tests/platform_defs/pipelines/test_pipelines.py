@@ -1,4 +1,4 @@
-"""The setting TIDEMARK_PIPELINE: a pipeline of one's own in place of the shop, with all of its assets, checks, jobs and sensors."""
+"""The setting TIDEMARK_PIPELINE: a user's own pipeline in place of the shop, with all its assets, checks, jobs and sensors."""
 
 import importlib
 import re

@@ -26,7 +26,7 @@ def _engine_of(resource: dg.ResourceDefinition) -> Engine:
         pytest.param("gs://bucket/lake", False, id="another store"),
     ],
 )
-def test_a_tick_reuses_the_ledger_and_files_of_the_previous_tick(tmp_path: Path, lake: str, is_kept: bool) -> None:
+def test_a_tick_reuses_the_ledger_and_files_of_the_previous_tick_on_a_disk_and_in_s3(tmp_path: Path, lake: str, is_kept: bool) -> None:
     values = Settings(lake=lake or str(tmp_path / "lake"))
     resource = engine_resource(values)
     one, other = _engine_of(resource), _engine_of(resource)

@@ -17,7 +17,7 @@ from tests.support.kafka import Kafka, Record
 
 @pytest.fixture(scope="module")
 def of_1970(kafka: Kafka) -> tuple[str, float]:
-    """A topic with an old record, and when it was written, which is before the other tests."""
+    """A topic with a record of 1970, and the monotonic time in seconds at which it was written: before the other tests, to save waiting."""
     topic = kafka.create("of-1970")
     kafka.produce(topic, [Record(b"k", b"v", timestamp=1_000)])
     return topic, time.monotonic()

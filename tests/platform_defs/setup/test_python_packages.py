@@ -1,4 +1,4 @@
-"""`make setup` installs the locked Python packages, also from a mirror. Its rule runs in a folder of the test, where `uv` is a recorder."""
+"""`make setup` installs the locked Python packages, also from a mirror. In the tests, `uv` only records its arguments."""
 
 import os
 import shutil
@@ -38,7 +38,7 @@ def test_packages_come_from_the_addresses_in_the_lock_file(folder: Path) -> None
 
 
 @pytest.mark.parametrize("variable", ["UV_DEFAULT_INDEX", "UV_INDEX_URL"])
-def test_with_a_mirror_they_are_installed_by_their_hashes_before(folder: Path, variable: str) -> None:
+def test_with_a_mirror_packages_are_installed_by_their_hashes_before_the_sync(folder: Path, variable: str) -> None:
     *before, last = commands_of_uv(folder, **{variable: "https://mirror.example/simple"})
     assert before == [
         "export --frozen --quiet --no-emit-project --output-file .tidemark/requirements.txt",

@@ -61,7 +61,7 @@ def _time(written: str) -> datetime:
     return datetime.strptime(written, "%Y-%m-%d %H:%M:%S").replace(tzinfo=UTC)
 
 
-def test_the_time_of_a_payment_is_its_orders_approval_and_payments_without_one_come_first(small: Path) -> None:
+def test_the_time_of_a_payment_is_its_orders_approval_and_payments_without_a_time_come_first(small: Path) -> None:
     counts = prepare(small, small / "landing")
     assert counts == {
         "orders": 3,
@@ -161,7 +161,7 @@ def test_an_empty_file_is_named(small: Path) -> None:
         prepare(small, small / "landing")
 
 
-def test_no_parts_are_refused(small: Path) -> None:
+def test_zero_parts_are_refused(small: Path) -> None:
     with pytest.raises(ValueError, match="`parts` is 0 and `arrival` is 'by_time'; legal are 1 or more"):
         prepare(small, small / "landing", parts=0)
 

@@ -92,7 +92,7 @@ _day = cache(simulate)
 
 @pytest.fixture(autouse=True, scope="module")
 def _collect_no_garbage() -> Iterator[None]:
-    """Switch the garbage collector off, which would visit the cached days again and again, and release them at the end."""
+    """Switch off the garbage collector, which would visit the cached days again and again. At the end, release these days."""
     gc.disable()
     yield
     _day.cache_clear()
@@ -166,7 +166,7 @@ def test_late_rows_are_more_than_an_hour_behind() -> None:
     assert sum(gap > HOUR for gap in behind) >= day.truth.orders["late"] > 0
 
 
-def test_both_streams_end_with_rows_after_the_day() -> None:
+def test_every_source_ends_with_rows_after_the_day() -> None:
     shop = Shop()
     assert min(_ingested(shop, 6).newest.values()) > shop.start + 24 * HOUR + OUT_OF_ORDERNESS
 

@@ -1,4 +1,4 @@
-"""The options of a session on a cluster, without one."""
+"""The options of a session on a cluster. No test starts a cluster."""
 
 import re
 from pathlib import Path
@@ -37,7 +37,7 @@ def test_a_mounted_disk_is_accepted_by_a_setting():
     assert "spark.driver.host" not in config  # Spark finds the address that the workers can reach
 
 
-def test_spark_submit_gets_what_has_no_effect_later_and_no_secrets():
+def test_spark_submit_gets_the_options_that_have_no_effect_later_and_no_secrets():
     options = before_start(_settings(lake="/data/lake", shared_folders=True, driver_memory="2g"))
     assert options.keys() == {"spark.master", "spark.driver.memory", "spark.jars", "spark.driver.extraJavaOptions"}
     assert (options["spark.master"], options["spark.driver.memory"]) == (MASTER, "2g")

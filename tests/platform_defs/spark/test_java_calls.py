@@ -69,7 +69,7 @@ def test_classes_and_methods_are_looked_up_once(spark: SparkSession, calls: list
     assert (lookups(), len(calls)) == ([], 2)
 
 
-def test_what_is_no_class_and_no_method_is_asked_for_again(spark: SparkSession, calls: list[str]) -> None:
+def test_a_missing_class_and_a_static_field_are_looked_up_again(spark: SparkSession, calls: list[str]) -> None:
     """A JAR that is added later may have the class, and a static field may change."""
     java: Any = spark._jvm
     assert java.java.lang.Integer.MAX_VALUE == java.java.lang.Integer.MAX_VALUE == 2**31 - 1
@@ -105,7 +105,7 @@ def test_numbers_of_numpy_are_literals(spark: SparkSession) -> None:
 
 
 def test_a_python_object_that_implements_a_java_interface_is_called(spark: SparkSession) -> None:
-    """Structured Streaming calls back into Python by such an object."""
+    """Structured Streaming calls back into Python through an object of this kind."""
     seen = list[int]()
     stream = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", "3").load()
     query = stream.writeStream.trigger(once=True).foreachBatch(lambda rows, _: seen.append(rows.count())).start()
@@ -114,7 +114,7 @@ def test_a_python_object_that_implements_a_java_interface_is_called(spark: Spark
 
 
 def test_hadoops_configuration_is_sent_without_the_sources_of_its_properties(spark: SparkSession) -> None:
-    """They would be compressed one by one for each scan of files. The session's own settings are added to each copy."""
+    """The sources would be compressed one by one for each scan of files. Each copy still has the session's own settings."""
     java: Any = spark._jvm
     sources = java.java.lang.Class.forName("org.apache.hadoop.conf.Configuration").getDeclaredField("updatingResource")
     sources.setAccessible(True)

@@ -1,4 +1,4 @@
-"""A served session: other processes attach to its JVM, with sessions of their own; without one, a process starts its own JVM."""
+"""A served session: other processes attach to its JVM, each with its own session; if none is served, a process starts its own JVM."""
 
 import json
 import os
@@ -42,7 +42,7 @@ def test_only_this_user_can_read_the_file_and_it_is_deleted_at_the_end(tmp_path:
     assert [*file.parent.iterdir()] == []
 
 
-def test_a_file_whose_jvm_has_ended_is_free_even_if_a_process_has_its_number(tmp_path: Path) -> None:
+def test_a_file_whose_jvm_has_ended_is_free_even_if_a_process_has_its_process_id(tmp_path: Path) -> None:
     """In a container, a killed `tidemark serve` and its successor have the same process id."""
     file = tmp_path / "session.json"
     with serving_session(session_of(), CONFIG, file), serving_session(session_of(), CONFIG, file):
@@ -143,7 +143,7 @@ def test_ctrl_c_cancels_only_the_jobs_of_its_process(spark: SparkSession, served
     )
     own: list[int] = []
     assert cast(Any, done.stdout).readline() == "running\n"
-    properties, released = cast(Any, spark)._jvm.java.lang.System, f"tests.{tmp_path}"  # the JVM's, so the name must be of this test
+    properties, released = cast(Any, spark)._jvm.java.lang.System, f"tests.{tmp_path}"  # tests share the JVM, so the name is unique
     is_released = f"java_method('java.lang.Boolean', 'getBoolean', '{released}') = 'true'"
     slow = spark.range(0, 200_000, 1, 1).where(f"if({is_released}, true, {MILLISECOND} = '')")
     thread = Thread(target=lambda: own.append(slow.count()))
@@ -152,7 +152,7 @@ def test_ctrl_c_cancels_only_the_jobs_of_its_process(spark: SparkSession, served
         done.send_signal(signal.SIGINT)
         _, err = done.communicate(timeout=120)
         assert "KeyboardInterrupt" in err
-        assert own == [], "the job of this process was running while the other was cancelled"
+        assert own == [], "the job of this process went on while the other process's job was cancelled"
     finally:
         properties.setProperty(released, "true")
         thread.join()

@@ -115,7 +115,7 @@ def java_of(process: psutil.Process) -> list[psutil.Process]:
 
 
 def is_running(process: psutil.Process) -> bool:
-    """Whether a process has not ended; a process whose parent has not asked for its exit code has."""
+    """Whether a process has not ended. A zombie, whose parent has not asked for its exit code, has ended."""
     try:
         return process.is_running() and process.status() != psutil.STATUS_ZOMBIE
     except psutil.NoSuchProcess:

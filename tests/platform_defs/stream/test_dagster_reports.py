@@ -182,7 +182,7 @@ def test_a_fault_of_the_event_store_ends_no_stream_and_loses_no_report(
         monkeypatch.setattr(dg.OpExecutionContext, "log_event", unreliable)
         for _ in range(5):
             stream.turn(seconds=10)
-        assert faults[0] == -1, "one try half a minute after the other"
+        assert faults[0] == -1, "the second try comes half a minute after the first"
         monkeypatch.undo()
         monkeypatch.setattr(dagster_reports, "column_metadata", lambda *_: {})
         stream.turn(seconds=30)

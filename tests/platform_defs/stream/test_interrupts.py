@@ -26,7 +26,7 @@ EVERY = StreamTrigger("1 second")
 
 
 class Released:
-    """An object whose finalizer is interrupted, as those of Py4J's references to Java's objects are at times."""
+    """An object whose finalizer is interrupted by a signal, as finalizers of Py4J's references to Java objects sometimes are."""
 
     def __init__(self, number: int) -> None:
         self._number = number
@@ -50,7 +50,7 @@ def _handlers() -> Iterator[None]:
 
 
 def _stream(engine: Engine, monkeypatch: pytest.MonkeyPatch, account: Callable[[], Any]) -> tuple[StreamRun, list[str]]:
-    """A stream without files, whose table changes at its start; with the intervals that have passed."""
+    """A stream without files, whose table changes at the stream's start; and the intervals that have passed, as a list that grows."""
     stream, intervals = StreamRun(engine, Recorder()), list[str]()
 
     def ingest(_: Ingestion, every: Any, on_batch: Any, on_quiet: Callable[[], None], on_start: Callable[[], None]) -> list[Any]:
@@ -79,11 +79,11 @@ def test_a_signal_in_a_finalizer_ends_the_stream(
     stream, intervals = _stream(engine, monkeypatch, [Released(number)].clear)
     with ending_on_sigterm(), pytest.raises(raised, match=text):
         stream.run(EVERY)
-    assert intervals == [], "it ends with the turn in which the signal came"
+    assert intervals == [], "the stream ends with the turn in which the signal came"
 
 
 def test_a_signal_whose_handler_fails_ends_the_stream(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """PySpark's handler cancels jobs, for which it calls the JVM; its error would be taken for one of the account."""
+    """PySpark's handler calls the JVM to cancel jobs; an error of this call would be taken for an error of the account."""
     monkeypatch.setattr(lost_jvm, "_ENDING_S", 0.1)
     fails = [ConnectionError("no answer")]
 

@@ -75,7 +75,7 @@ def test_a_run_reports_the_changed_days_and_their_accounts_and_nothing_if_nothin
 
 @pytest.mark.usefixtures("interpreted_plans")
 def test_a_run_holds_its_lock_also_while_it_only_accounts(make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By this lock the sensor knows that it is alive; the lock of the ingest is free by then."""
+    """By this lock the sensor knows that the run is alive; the lock of the ingest is free while the run only accounts."""
     engine, seen = make_engine([source("l")], TABLES), list[bool]()
 
     def rest(_: StreamAccounting) -> list[str]:
@@ -90,7 +90,7 @@ def test_a_run_holds_its_lock_also_while_it_only_accounts(make_engine: MakeEngin
 
 
 @pytest.mark.usefixtures("interpreted_plans")
-def test_a_run_serves_its_metrics_at_the_port_of_the_settings_and_goes_on_if_it_is_taken(
+def test_a_run_serves_its_metrics_at_the_port_of_the_settings_and_goes_on_if_the_port_is_taken(
     make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     engine, found = make_engine([source("l")], TABLES), list[bytes]()
@@ -163,7 +163,7 @@ def test_a_cancelled_run_ends_its_jvm_and_releases_its_locks(tmp_path: Path) -> 
         until(rides.is_advancing)
         with dg.DagsterInstance.from_config(str(tmp_path / "dagster")) as instance:
             [record] = instance.get_run_records(dg.RunsFilter(job_name="stream"))
-            instance.report_run_canceling(record.dagster_run)  # as the launcher does; without it, an interrupt is a failure
+            instance.report_run_canceling(record.dagster_run)  # as the launcher does; without this call, an interrupt is a failure
         run.send_signal(signal.SIGINT)
         assert run.wait(ENDS_S) != 0
         until(lambda: not is_running(jvm), 20.0)
@@ -176,4 +176,4 @@ def test_a_cancelled_run_ends_its_jvm_and_releases_its_locks(tmp_path: Path) -> 
     with dg.DagsterInstance.from_config(str(tmp_path / "dagster")) as instance:
         [record] = instance.get_run_records(dg.RunsFilter(job_name="stream"))
         assert record.dagster_run.status == dg.DagsterRunStatus.CANCELED
-        assert instance.get_latest_materialization_event(dg.AssetKey(["events", "rides"])) is not None, "its last report is stored"
+        assert instance.get_latest_materialization_event(dg.AssetKey(["events", "rides"])) is not None, "the run's last report is stored"

@@ -26,7 +26,7 @@ from tests.platform_defs.stream.live import Rides, is_running, java_of, until
 
 pytestmark = pytest.mark.soak
 ENGINE_COLUMNS = ("seq", "arrival")
-"""The ends of names of columns with a row's batch and its position in it, which differ between a stream and one batch."""
+"""Suffixes of the columns with a row's batch number and its position in the batch; both differ between a stream and one batch."""
 WHERE = {"repositoryLocationName": "platform_defs.definitions", "repositoryName": "__repository__"}
 TERMINATE = "mutation($id: String!) { terminateRun(runId: $id) { __typename } }"
 START_SENSOR = "mutation($s: SensorSelector!) { startSensor(sensorSelector: $s) { __typename } }"
@@ -72,7 +72,7 @@ class Live:
         return run.status
 
     def next_stream(self, earlier: list[str]) -> tuple[str, psutil.Process]:
-        """Wait for a further run of the stream that is up to date; returns the run and its process."""
+        """Wait until a run of the stream that is not among the earlier ones is up to date; returns its id and its process."""
         run_id = until(lambda: [r.run_id for r in self.runs("stream") if r.run_id not in earlier], 240)[0]
         until(self.rides.is_streaming, 120)
         until(lambda: self.rides.is_current, 120)

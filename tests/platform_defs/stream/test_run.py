@@ -41,7 +41,8 @@ def engine(interpreted_plans: None, make_engine: MakeEngine) -> Engine:
     return made
 
 
-def _asked(engine: Engine, table: str) -> None:
+def _wait_until_requested(engine: Engine, table: str) -> None:
+    """Wait until another process or thread waits for the lock of a table."""
     end = time.monotonic() + WAIT_S
     while engine.lake.waiting_process(table) in (None, UNRECORDED):  # the lock is taken before the process is recorded
         assert time.monotonic() < end
@@ -49,7 +50,7 @@ def _asked(engine: Engine, table: str) -> None:
 
 
 def test_a_stream_of_the_present_files_advances_accounts_for_all_tables_and_ends(engine: Engine) -> None:
-    """It advances the tables that are behind before its first batch: the stream before it was killed between a batch and its tables."""
+    """Before its first batch, it advances the tables that are behind: an earlier stream was killed between a batch and its tables."""
     reports = Recorder()
     assert StreamRun(engine, reports).run(NOW) == []
     assert (reports.of("advanced"), reports.held_tables) == ([["totals", "windows"]], ["totals", "windows"])
@@ -57,7 +58,7 @@ def test_a_stream_of_the_present_files_advances_accounts_for_all_tables_and_ends
     again = Recorder()
     assert len(StreamRun(engine, again).run(NOW)) == 1
     assert (again.of("batch"), again.of("advanced")) == ([engine.ledger.head], [["totals", "windows"]])
-    assert again.held_tables == ["totals", "windows"], "those for which the law's share of the time was too short come last"
+    assert again.held_tables == ["totals", "windows"], "tables for which the law's share of the time was too short come last"
     assert rows_of(engine.views.table("totals"), "k", "n") == [("a", 2), ("b", 1), ("c", 1)]
     assert law_violations(engine, "windows") == set()
 
@@ -67,7 +68,7 @@ def test_a_rebuild_gets_its_table_between_two_steps_of_a_stream(engine: Engine) 
     assert next(steps).rows == 2
     other = threading.Thread(target=lambda: repaired.append(engine.rebuild_days("totals").missing))
     other.start()
-    _asked(engine, "totals")
+    _wait_until_requested(engine, "totals")
     assert repaired == []
     with pytest.raises(LakeBusy, match=r"^totals is released for process \d+ \(.*\) on .* UTC; the stream goes on with it"):
         next(steps)
@@ -82,7 +83,7 @@ def test_a_stream_skips_a_table_with_another_writer_reports_it_and_goes_on_with_
     with engine.lake.writer("totals", "maintenance"):
         began = time.monotonic()
         stream.start()
-        assert time.monotonic() - began < WAIT_S, "it does not wait for the end of maintenance"
+        assert time.monotonic() - began < WAIT_S, "the stream does not wait for the end of maintenance"
         assert reports.of("advanced") == [["windows"]]
         assert reports.of("busy") == ["totals"]
         assert reports.waiting == ["totals"]
@@ -138,7 +139,7 @@ def test_a_stream_of_the_present_files_advances_tables_after_a_source_has_become
     [idle] = StreamRun(engine, reports).run(NOW)
     assert idle[0].kind == "inactive"
     assert reports.of("batch") == [engine.ledger.head]
-    assert engine.pending.days("pairs") is None, "it is advanced as far as the watermark allows"
+    assert engine.pending.days("pairs") is None, "the table is advanced as far as the watermark allows"
     assert rows_of(engine.views.table("pairs"), "left_v", "right_v") == [(1, 3)]
 
 

@@ -46,14 +46,14 @@ class Daemon:
 
     def tick(self, sensor: dg.SensorDefinition | None = None) -> str:
         """Evaluate a sensor; returns `requested`, or the reason of a skip."""
-        of = sensor or self.sensor
+        evaluated = sensor or self.sensor
         with dg.build_sensor_context(instance=self.instance, repository_def=self.repository, resources={"engine": self.engine}) as context:
-            result = of.evaluate_tick(context)
+            result = evaluated.evaluate_tick(context)
         if not result.run_requests:
             return result.skip_message or ""
         [request] = result.run_requests
-        assert not self.instance.get_runs(dg.RunsFilter(tags={"dagster/run_key": request.run_key or ""})), "the daemon launches a key once"
-        self.launch({**request.tags, "dagster/run_key": request.run_key or ""}, str(of.job_name))
+        assert not self.instance.get_runs(dg.RunsFilter(tags={"dagster/run_key": request.run_key or ""})), "each run key is launched once"
+        self.launch({**request.tags, "dagster/run_key": request.run_key or ""}, str(evaluated.job_name))
         return "requested"
 
     def launch(self, tags: dict[str, str], job: str = "stream") -> None:
@@ -127,7 +127,7 @@ def test_a_failure_after_a_long_run_is_the_first_in_a_row(daemon: Daemon, monkey
 
 
 def test_a_killed_stream_is_replaced_and_its_run_is_marked_as_failed(daemon: Daemon) -> None:
-    """Its code server was killed too, so Dagster does not notice the end; the stream's lock is free."""
+    """The code server was killed too, so Dagster does not notice that the run has ended; but the stream's lock is free."""
     assert daemon.tick() == "requested"
     killed = daemon.run.run_id
     daemon.clock.pass_ms(int(STARTS_S * S) - 2 * S)
@@ -195,7 +195,7 @@ def test_a_table_that_cannot_be_read_does_not_keep_the_stream_off(daemon: Daemon
 
 
 def _nightly(daemon: Daemon) -> str:
-    """The reason why the schedule skips. It does not get an instance in memory."""
+    """The reason why the schedule skips. A schedule does not get an instance that is in memory."""
     with dg.build_schedule_context(
         instance=daemon.instance, resources={"engine": daemon.engine}, repository_def=daemon.repository
     ) as context:
@@ -264,7 +264,7 @@ def test_a_stream_that_ends_with_the_present_files_is_started_when_there_are_new
     assert daemon.tick() == "requested"
     daemon.end(dg.DagsterEventType.PIPELINE_SUCCESS)
     assert daemon.tick().startswith(f"run {daemon.run.run_id} succeeded, but did not finish the work; the next is requested in")
-    assert "ended with" not in daemon.tick(), "it has not failed"
+    assert "ended with" not in daemon.tick(), "the run has not failed"
     _land(daemon.engine, "2.jsonl")
     assert daemon.tick() == "requested", "another file does not wait for a quarter of an hour"
     daemon.end(dg.DagsterEventType.PIPELINE_SUCCESS)
@@ -275,7 +275,7 @@ def test_a_stream_that_ends_with_the_present_files_is_started_when_there_are_new
 
 @dataclass
 class Looks:
-    """What looks at topics find."""
+    """What the sensor finds when it looks at the topics."""
 
     ends: dict[str, int]
     unlisted: dict[str, str]
@@ -293,7 +293,7 @@ def looks(daemon: Daemon, monkeypatch: pytest.MonkeyPatch) -> Looks:
 
 
 def test_topics_that_need_spark_are_looked_at_every_quarter_of_an_hour(daemon: Daemon, looks: Looks) -> None:
-    """Whether they have new records is known only to a run."""
+    """Only a run can know whether the topics have new records."""
     looks.unlisted = {"kafka:orders": "`kafka.ssl.keystore.location` can only be used by Java's client"}
     for _ in range(2):
         assert daemon.tick() == "requested"
