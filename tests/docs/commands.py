@@ -36,7 +36,7 @@ def check_command(command: str) -> None:
 
 
 def check_ini(text: str) -> None:
-    """Check the settings and the commands of a file of settings, or of a unit of systemd.
+    """Check the settings and the commands of a settings file or of a systemd unit.
 
     Raises:
         AssertionError: there is no such setting, target, command or option, or a value is illegal.

@@ -56,7 +56,7 @@ def make_lake(root: str = ".tidemark/demo") -> None:
 
 @cache
 def _first_lake() -> TemporaryDirectory[str]:
-    """A folder with the lake, which is made in two steps; the rows of a third file of orders are in their log, but not committed."""
+    """A folder with the lake of two ingests. The log of orders also has a row of a third, which was killed before the ledger's commit."""
     folder = TemporaryDirectory()
     engine = make_engine(Settings(lake=f"{folder.name}/lake", landing=f"{folder.name}/landing"), pipeline)
     for number, items in enumerate((_ITEMS, _MORE)):

@@ -36,7 +36,7 @@ CHECKED: dict[str, Callable[[str], object]] = {"bash": check_commands, "ini": ch
 SHELL = "/bin/bash"
 _OF_THE_SHELL = {"PWD", "OLDPWD", "SHLVL", "COLUMNS", "LINES", "_"}
 _ALIKE = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
-"""White space may differ: a long path breaks a line elsewhere."""
+"""White space may differ: a line with a longer path breaks at another word."""
 _COMPARE = doctest.OutputChecker()
 
 
@@ -45,8 +45,8 @@ class Page:
     """A page that is run: what its blocks share.
 
     Args:
-        folder: its folder, which is the current one.
-        here: the current folder of its commands.
+        folder: the page's folder, which is the current folder at the start.
+        here: the current folder of the page's commands.
     """
 
     folder: Path
@@ -221,8 +221,8 @@ def needs_spark(page: Path) -> bool:
 
 
 @contextmanager
-def _own_process(folder: Path) -> Iterator[None]:
-    """Keep the environment, the current folder and the imported modules as they are."""
+def _isolated(folder: Path) -> Iterator[None]:
+    """Work in a folder with its own settings but for JARs and Java; then restore the environment, the current folder and the modules."""
     before, here = dict(os.environ), Path.cwd()
     for name in [name for name in os.environ if name.startswith("TIDEMARK_") and name not in ("TIDEMARK_JARS", "TIDEMARK_JAVA_HOME")]:
         del os.environ[name]
@@ -240,11 +240,11 @@ def _own_process(folder: Path) -> Iterator[None]:
 
 
 def run(page: Path, folder: Path, spark: SparkSession | None) -> None:
-    """Run the blocks of a page in a new folder."""
+    """Run the blocks of a page in a new folder; without a session, the blocks have no name `spark`."""
     document = _parsed(page)
     folder.mkdir()
     document.page = Page(folder)  # pyright: ignore[reportAttributeAccessIssue]
     document.namespace |= {"__name__": "__main__"} | ({} if spark is None else {"spark": spark})
-    with _own_process(folder):
+    with _isolated(folder):
         for example in document.examples():
             example.evaluate()

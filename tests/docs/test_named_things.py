@@ -1,4 +1,4 @@
-"""What the docs name exists: commands in the prose, files and sections behind links, and no block that is not run."""
+"""What the docs name exists: commands in the prose, files behind links, pages of the navigation. Every block is fenced, so it is run."""
 
 import re
 from pathlib import Path
@@ -44,13 +44,13 @@ def test_a_page_has_only_fenced_blocks(page: Path) -> None:
 
 
 def test_the_navigation_lists_every_page_once() -> None:
-    """A missing or an unknown page is only a warning of MkDocs, which is an error in `make docs`; this needs no site."""
+    """MkDocs only warns of a missing or unknown page, and only `make docs` makes the warning an error. This test builds no site."""
     listed = re.findall(r"[\w/-]+\.md$", (PROJECT / "mkdocs.yml").read_text("utf-8"), re.MULTILINE)
     assert sorted(listed) == sorted(str(page.relative_to(PROJECT / "docs")) for page in (PROJECT / "docs").rglob("*.md"))
 
 
 def test_units_of_systemd_that_start_a_jvm_stop_only_the_main_process() -> None:
-    """By default systemd also sends SIGTERM to the JVM, which then ends in the middle of a commit. `tidemark metrics` starts none."""
+    """By default systemd also sends SIGTERM to the JVM, which then ends in the middle of a commit. `tidemark metrics` starts no JVM."""
     blocks = [block for page in PAGES for block in re.findall(r"^```ini\n(.*?)^```", page.read_text("utf-8"), re.DOTALL | re.MULTILINE)]
     units = [block for block in blocks if "[Service]" in block and "bin/tidemark metrics" not in block]
     assert len(units) == 3
