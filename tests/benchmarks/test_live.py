@@ -1,4 +1,4 @@
-"""The observer of the live benchmarks, with records and commits made by hand. No test starts Spark or a broker."""
+"""The observer of the live benchmarks, with hand-written records and commits. No test starts Spark or a broker."""
 
 import json
 import signal
@@ -51,7 +51,7 @@ def test_latencies_are_counted_from_the_closing_record_in_its_phase() -> None:
 def test_an_upserted_row_counts_from_the_version_that_has_the_event() -> None:
     newest = [("k0", 2, 1_500), ("k0", 2, 1_600), ("k0", 8, 2_000)]
     found = upsert_latencies(GIVEN, newest, lambda number: 0 if number <= 8 else None)
-    assert sorted(found[0]) == [200, 300, 400, 500, 600], "ids 0 to 8 of partition 0; no version has those of partition 1"
+    assert sorted(found[0]) == [200, 300, 400, 500, 600], "ids 0 to 8 of partition 0; no version has the ids of partition 1"
 
 
 def test_rows_that_a_compaction_moves_are_not_new(tmp_path: Path) -> None:
@@ -206,7 +206,7 @@ class _AnsweringClient(AdminClient):
     """A client whose broker gives these answers, by topic, each once; None is success.
 
     Args:
-        lists: the answers to a list of topics: the error of the request, that of the topic, or None; by default None each time.
+        lists: the answers to requests for a list of topics: an error of the request, an error of the topic, or None, which is the default.
         answers: the answers to a creation.
     """
 
@@ -225,14 +225,14 @@ class _AnsweringClient(AdminClient):
         return futures
 
     def list_topics(self, topic: str = "", *_: Any, **__: Any) -> Any:
-        """A topic with one partition, or one that the broker does not know yet."""
+        """Describe a topic with one partition, or a topic with the error of the next answer, which has no partition."""
         error = next(self._lists, None)
         if isinstance(error, KafkaException):
             raise error
         return SimpleNamespace(topics={topic: SimpleNamespace(error=error, partitions={} if error else {0: None})})
 
 
-def test_topics_are_created_by_a_busy_broker_that_repeats_a_request(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_topics_are_created_although_a_busy_broker_answers_late_or_refuses_at_first(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topics, "_PAUSE_S", 0)
     client = _AnsweringClient(
         at_once=[None],
@@ -265,7 +265,7 @@ def test_a_refused_topic_and_a_broker_that_never_answers_are_errors(monkeypatch:
         create_topics(_AnsweringClient(refused=[code]), [NewTopic("refused", 0, 1)])
 
 
-def test_a_topic_that_something_else_has_created_is_an_error() -> None:
+def test_an_existing_topic_with_another_number_of_partitions_is_an_error() -> None:
     client = _AnsweringClient(clicks=[KafkaError.TOPIC_ALREADY_EXISTS])
     with pytest.raises(ValueError, match="'clicks' exists, but its number of partitions is 1 instead of 3; delete it, or use"):
         create_topics(client, [NewTopic("clicks", 3, 1)])

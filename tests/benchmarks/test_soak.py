@@ -1,4 +1,4 @@
-"""The plan of a soak's kills, the time of recoveries, and what must stay level, with numbers made by hand. No test starts a process."""
+"""The plan of a soak's kills, the time of recoveries, and what must stay level, with hand-written numbers. No test starts a process."""
 
 import json
 from itertools import pairwise
@@ -40,7 +40,7 @@ def test_the_soak_finds_what_grows_and_a_stream_that_is_behind() -> None:
     assert not_flat(after_a_kill, 10.0, MOST_MB) == []
     too_slow = [_sample(10 * n, accepted=90 * n) for n in range(60)]
     assert not_flat(too_slow, 10.0, MOST_MB) == ["the ledger was 50 s behind in the last third, and 10 s in the first"]
-    assert not_flat(too_slow[:24], 10.0, MOST_MB) == [], "20 s are little"
+    assert not_flat(too_slow[:24], 10.0, MOST_MB) == [], "20 s behind are tolerated"
 
 
 def test_memory_that_was_not_measured_is_a_problem() -> None:
@@ -51,7 +51,7 @@ def test_memory_that_was_not_measured_is_a_problem() -> None:
 
 
 def _processes(live_mb: float) -> list[Sample]:
-    """Four processes of 150 s; each takes `live_mb` more than the one before, at any age."""
+    """Four processes of 150 s; at any age, each uses `live_mb` more memory than the process before it."""
     return [
         _sample(150 * start + age, start=start, age_s=age, live_mb=150 + live_mb * start + age / 2)
         for start in range(4)
@@ -62,7 +62,7 @@ def _processes(live_mb: float) -> list[Sample]:
 def test_memory_that_grows_with_each_start_is_found_at_the_same_age() -> None:
     assert growth_between_processes(_processes(0), "live_mb") == 1.0
     assert growth_between_processes(_processes(30), "live_mb") == pytest.approx((150 + 75 + 52) / (150 + 15 + 52), rel=0.05)
-    assert growth_between_processes(LEVEL, "live_mb") is None, "one process"
+    assert growth_between_processes(LEVEL, "live_mb") is None, "there is one process only"
     assert {sample.start for sample in longest_process([*_processes(0), _sample(700, start=2, age_s=400)])} == {2}
 
 

@@ -1,4 +1,4 @@
-"""A process that runs a small pipeline with its lake in S3, as the settings in its environment say, and prints what it sees as JSON.
+"""A process that runs a small pipeline with its lake in S3, set up by environment variables, and prints what it sees as JSON.
 
 While it runs, it kills Spark workers, each when tasks of another job are running.
 """
@@ -42,7 +42,7 @@ TABLES = [
     join(),
     DerivedAsset(name="totals", inputs=("l",), operator=Aggregate(by="k", aggregates={"n": "count(*)", "most": "max(v)"})),
 ]
-"""A table of closed ranges and an upserted one; the process that Pipes launches has a table of windows."""
+"""A table of closed ranges and an upserted table; the process that Pipes launches has a table of windows."""
 PIPELINE = Pipeline(sources=[source("l"), source("r")], tables=TABLES)
 ROWS, KEYS = 2_000, 200
 
@@ -87,7 +87,7 @@ def _runs(tracker: Any, job: int) -> bool:
 
 
 def events(batch: int, side: int) -> list[Event]:
-    """The rows of a batch, in order of time but for each hundredth one, some of which are late."""
+    """The rows of a batch in order of time, except that every hundredth row is 20 minutes earlier; some of these are late."""
     start = batch * HOUR
     return [
         Event(f"k{(n * 7 + side) % KEYS}", n, start + n * HOUR // ROWS - (20 * MINUTE if n % 100 == 0 else 0)) for n in range(side, ROWS)
@@ -160,7 +160,7 @@ def seen(engine: Engine) -> dict[str, Any]:
 
 
 def listings(engine: Engine) -> dict[str, Any]:
-    """The files of a source by Spark, and the new ones page by page."""
+    """The files of source `l` as Spark lists them, and the new files as the ingest finds them page by page."""
     looks: dict[str, Callable[[], Any]] = {
         "by_spark": lambda: sorted(list_files(engine.spark, engine.folders["l"], "l")),
         "by_pages": engine.ingestion.file_finders["l"].new,
@@ -169,7 +169,7 @@ def listings(engine: Engine) -> dict[str, Any]:
 
 
 def log_store(engine: Engine) -> list[str]:
-    """What Spark's log store does with a second commit of a version: of the same content, and of another one."""
+    """What Spark's log store does with a commit, with the same commit again, and with another commit of the same version."""
     jvm: Any = engine.spark._jvm
     conf = cast(Any, engine.spark)._jsparkSession.sessionState().newHadoopConf()
     store, commit = jvm.tidemark.ConditionalLogStore(conf), jvm.org.apache.hadoop.fs.Path(f"{engine.lake.root}/_log_store/{0:020}.json")
@@ -187,9 +187,9 @@ def log_store(engine: Engine) -> list[str]:
 
 
 def refused_by_the_store(engine: Engine) -> list[str]:
-    """Ingest a file for which Spark has no permission; returns the error, and how many more rows are in quarantine."""
+    """Ingest a file that Spark may not read; returns the error, and how many more rows are in quarantine."""
     batches = replace(engine.ingestion.batches, retries=lambda: ReadRetries((0.1, 0.1)))
-    engine.ingestion.__dict__["batches"] = batches  # waits shorter than the product's, and as many
+    engine.ingestion.__dict__["batches"] = batches  # as many retries as in the product, with shorter waits
     before = engine.ledger.totals("l")["quarantined"]
     obstore.put(store_at(engine.folders["l"], engine.lake.storage_options), "new.jsonl", (Event("z", 1, 9 * HOUR).line + "\n").encode())
     hadoop = cast(Any, engine.spark)._jsc.hadoopConfiguration()
@@ -206,13 +206,13 @@ def command_lines() -> str:
     """The command lines of all processes: of this one, its JVM and the executors."""
     found = list[list[str]]()
     for process in psutil.process_iter():
-        with suppress(psutil.NoSuchProcess):  # it has ended, or is a zombie
+        with suppress(psutil.NoSuchProcess):  # the process has ended, or is a zombie
             found.append(process.cmdline())
     return repr(found)
 
 
 def main(workers: Sequence[int]) -> dict[str, Any]:
-    """Run the pipeline, with a kill of the process at a fault point, after which another engine does the rest, and kills of workers."""
+    """Run the pipeline: an engine is killed at a fault point, another engine does the rest, and workers are killed meanwhile."""
     killed = make_engine(settings(), PIPELINE)
     begin(killed)
     with_retries(lambda: run_and_die(killed.ingest, "ingest.before_ledger"))

@@ -116,7 +116,7 @@ def ran(started: Started) -> Ran:
 
 @pytest.fixture
 def local(spark: SparkSession, tmp_path: Path) -> dict[str, Any]:
-    """The same batches on local files in the session of the tests, without a kill, a maintenance or a rebuild, which change no result."""
+    """The same batches on local files in the tests' session. A kill, maintenance or a rebuild changes no result, so there is none."""
     settings = Settings(lake=str(tmp_path / "lake"))  # pyright: ignore[reportCallIssue]
     engine = make_engine(settings, child.PIPELINE, lambda: spark)
     child.begin(engine)
@@ -144,7 +144,7 @@ def test_workers_need_no_folder_of_the_driver(ran: Ran):
 def test_objects_are_listed_in_the_states_that_spark_sees(ran: Ran):
     listed = ran.printed["listings"]
     assert len(listed["by_spark"]) == 2
-    assert listed["by_pages"] == [listed["by_spark"][1]]  # the first one is in the ledger
+    assert listed["by_pages"] == [listed["by_spark"][1]]  # the first file is in the ledger
 
 
 def test_every_commit_is_a_conditional_put(ran: Ran):
@@ -185,7 +185,7 @@ def launched() -> None:
 def test_a_process_launched_by_pipes_on_a_cluster_reports_days_and_the_law(
     started: Started, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
-    """Dagster Pipes starts `tidemark pipes` by `spark-submit`, and its run gets the events."""
+    """Dagster Pipes starts `tidemark pipes` by `spark-submit`, and the Dagster run gets its events."""
     landing = tmp_path / "lake/landing/l"
     landing.mkdir(parents=True)
     (landing / "1.jsonl").write_text("".join(f"{Event('a', n, n * HOUR).line}\n" for n in range(30)))

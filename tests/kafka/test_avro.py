@@ -130,7 +130,7 @@ def test_tombstones_are_released_and_values_that_are_kept_as_bytes_are_not(lakes
         engine.ingestion.quarantine.release("l")
 
 
-def test_a_file_whose_schema_is_a_union_has_no_rows(lakes: Lakes, kafka: Kafka):
+def test_a_value_with_a_union_of_schemas_is_quarantined(lakes: Lakes, kafka: Kafka):
     topic = new_topic(kafka, 1)
     send(kafka, topic, [b"\2" + _encoded(V1, LEFT[1])])
     engine = lakes.engine([source("l")], l={"options": {"subscribe": topic}, "avro": Avro(schema=json.dumps(["null", V1]))})

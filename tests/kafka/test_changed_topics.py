@@ -73,8 +73,8 @@ def test_a_topic_that_is_created_again_between_the_look_and_the_read_is_not_read
         patch.setattr(TopicRanges, "new", look_and_create_again)
         with pytest.raises(Ended, match="quiet"):
             engine.ingest("100 milliseconds", on_quiet=end)
-    assert engine.failures.of_source("l") is None, "the range of the topic that was deleted is over"
-    assert accepted(engine) == [*range(5, 20)], "nothing was read of the old topic, so the new one is read from its beginning"
+    assert engine.failures.of_source("l") is None, "the failure of the deleted topic's range is over"
+    assert accepted(engine) == [*range(5, 20)], "nothing was read of the old topic, so the new topic is read from its beginning"
 
 
 def test_records_that_retention_deleted_are_refused_or_skipped(lakes: Lakes, kafka: Kafka):

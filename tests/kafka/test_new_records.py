@@ -1,4 +1,4 @@
-"""A look at topics without Spark agrees with an ingest, with a real broker."""
+"""Looking for new records without Spark agrees with an ingest. With a real broker."""
 
 from uuid import uuid4
 
@@ -9,7 +9,7 @@ from tests.support.topics import Lakes
 
 def test_a_look_finds_records_until_an_ingest_has_read_them(lakes: Lakes, kafka: Kafka) -> None:
     prefix = f"look-{uuid4().hex[:8]}"
-    topics = [kafka.create(f"{prefix}-{n}", 2) for n in range(8)]  # so many that an id has a character that Java writes in another way
+    topics = [kafka.create(f"{prefix}-{n}", 2) for n in range(8)]  # so many that an id has a character that Java writes differently
     engine = lakes.engine([source("l")], l={"options": {"subscribePattern": f"{prefix}-.*", "kafka.isolation.level": "read_committed"}})
     assert engine.ingestion.new_records().ends == {}, "no topic has a record"
     for number, topic in enumerate(topics):

@@ -121,7 +121,7 @@ def test_secrets_are_used_and_in_no_log_file_or_command_line_and_a_wrong_passwor
 
 
 def _run(project: Path, commands: list[list[str]]) -> str:
-    """What commands print, run in turn in one process, with the command lines of all processes after each."""
+    """What commands print, run in turn in one process, with the command lines of all processes after each command."""
     own = dict(line.split("=", 1) for line in (project / ".env").read_text().split())
     own |= {"TIDEMARK_CONNECTIONS": str(project / "connections.yaml"), "TRUSTSTORE_PASSWORD": STORE_PASSWORD, "COLUMNS": "10000"}
     jaas = {"right": JAAS.format(PASSWORD), "wrong": JAAS.format(WRONG)}

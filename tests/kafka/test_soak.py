@@ -1,4 +1,4 @@
-"""A short soak: a steady producer, a stream with both kinds of sinks, whose process is killed, and a broker that is killed.
+"""A short soak: a steady producer, and a stream with both kinds of sinks; the stream's process and the broker are killed.
 
 `make soak` runs half an hour, on a cluster whose workers are killed too.
 """
@@ -52,7 +52,7 @@ def test_nothing_is_lost_or_doubled_in_lake_and_topics_when_the_job_and_the_brok
         sending = world.produce(RATE, SECONDS, KEYS)
         has_begun = (world.lake / engine.sources[EVENTS].log).exists
         until(has_begun, WAIT_S, lambda: f"there is no event log; {job.log.read_text()}", job.process, 0.05)
-        job.kill()  # in a batch
+        job.kill()  # while it ingests a batch
 
     def ended() -> bool:
         counts = sending.counts

@@ -107,7 +107,7 @@ def test_released_records_keep_their_parts_their_line_breaks_and_their_bytes(lak
     assert again == [row for row in before if not row[0].startswith("rule")]
 
 
-def test_a_record_whose_key_or_header_is_not_text_is_not_released_with_another_one(lakes: Lakes, kafka: Kafka):
+def test_a_record_whose_key_or_header_is_not_text_cannot_be_released(lakes: Lakes, kafka: Kafka):
     topic = new_topic(kafka)
     send(kafka, topic, [LEFT[0].line], key=b"\xff")
     send(kafka, topic, [b"\xfe"], key=b"text", headers={"trace": b"\xff"})
@@ -272,7 +272,7 @@ def test_a_partition_becomes_idle_by_the_wall_clock_after_the_clock_was_ahead(la
 
 
 def test_a_source_that_goes_on_with_files_after_its_topic_was_removed_has_their_watermark(lakes: Lakes, kafka: Kafka):
-    """Without an idle timeout, the partitions that its ledger remembers would hold it back for ever."""
+    """Otherwise the partitions in the ledger would hold the watermark back for ever, since the source has no idle timeout."""
     topic, clock = new_topic(kafka, 2), Clock()
     both = lakes.engine([source("l")], clock=clock, l={"options": {"subscribe": topic}})
     send(kafka, topic, [Event("a", 1, 60 * MINUTE).line, Event("b", 2, 50 * MINUTE).line], partition=lambda n: n)
@@ -283,7 +283,7 @@ def test_a_source_that_goes_on_with_files_after_its_topic_was_removed_has_their_
     land(both, "l", "newer.jsonl", [Event("c", 5, 91 * MINUTE).line])
     files_only = lakes.engine([source("l")], clock=clock)
     marks.append(_watermark(files_only))
-    assert marks == [50 * MINUTE, 50 * MINUTE, 91 * MINUTE], "the file holds nothing back, and the topic does while it is read"
+    assert marks == [50 * MINUTE, 50 * MINUTE, 91 * MINUTE], "files do not hold the watermark back; the topic does while it is read"
     assert files_only.ledger.newest_rows()["l"].partitions == ()
     assert accepted(files_only) == [1, 2, 3, 4, 5]
 
@@ -296,10 +296,10 @@ def test_a_backlog_of_files_beside_a_topic_is_not_late(lakes: Lakes, kafka: Kafk
         file = land(engine, "l", f"{n}.jsonl", [Event("c", 3 + n, n * 10 * MINUTE).line])
         utime(file, (1_700_000_000 + n, 1_700_000_000 + n))
     marks = [(row.watermark or 0) - START + MINUTE + 1 for [row] in engine.ingest()]
-    assert marks == [0, 10 * MINUTE, 50 * MINUTE], "each file is on time; after the last, the topic alone decides"
+    assert marks == [0, 10 * MINUTE, 50 * MINUTE], "no file is late; after the last one, the topic alone decides"
 
 
 def _watermark(engine: Engine) -> int:
-    """The newest event time that the watermark of `l` has after an ingest, in ms after START."""
+    """Ingest; returns the event time behind the new watermark of `l`, in ms after START: the watermark, its bound of a minute, and 1 ms."""
     engine.ingest()
     return (engine.ledger.newest_rows()["l"].watermark or 0) - START + MINUTE + 1

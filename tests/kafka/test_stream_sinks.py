@@ -1,4 +1,4 @@
-"""A stream publishes its tables to Kafka, with a real broker: what was behind at its start, each new step, and a failed sink later."""
+"""A stream publishes its tables to Kafka, with a real broker: what is behind at its start, each new step, and later a failed sink."""
 
 import json
 import time
@@ -49,7 +49,7 @@ def engine(make_engine: MakeEngine, kafka: Kafka) -> Engine:
 
 
 def _present(records: list[Record]) -> dict[str, int]:
-    """What a reader of a compacted topic has."""
+    """The newest count of each key, without deleted keys, as a reader of the compacted topic sees them."""
     newest = {json.loads(r.key or b"")["k"]: json.loads(r.value)["n"] if r.value else None for r in records}
     return {k: n for k, n in newest.items() if n is not None}
 
@@ -59,7 +59,7 @@ def _keys(records: list[Record]) -> list[tuple[Any, ...]]:
 
 
 def _after(stream: StreamRun, engine: Engine, reports: Recorder, done: Callable[[], bool]) -> None:
-    """Report a batch to a stream, and take its quiet turns until something is true."""
+    """Report a batch to a stream, and let it retry until `done` is true."""
     stream.after((source_batch("l", engine.ledger.head),))
     end = time.monotonic() + WAIT_S
     while not done():
@@ -85,7 +85,7 @@ def test_what_is_behind_is_published_at_the_start_then_each_step_and_nothing_twi
         found = _keys(kafka.read(topic))
         assert len(found) == len({*found})
     rows = [json.loads(r.value or b"") for r in kafka.read(topics["windows"])]
-    assert sorted((row["k"], row["n"]) for row in rows) == [("a", 2), ("b", 1)], "those of closed windows"
+    assert sorted((row["k"], row["n"]) for row in rows) == [("a", 2), ("b", 1)], "the rows of closed windows"
 
 
 def test_a_stream_without_new_steps_opens_no_topic_and_runs_no_job(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:

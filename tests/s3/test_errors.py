@@ -41,7 +41,7 @@ ACTS: dict[str, Callable[[Lake], Any]] = {
         pytest.param(None, {"AWS_ENDPOINT_URL": "http://127.0.0.1:1", "max_retries": "0"}, "Connection refused", id="no server"),
     ],
 )
-def test_a_fault_of_the_store_has_a_way_out(lake: Lake, act: str, bucket: str | None, changed: dict[str, str], why: str) -> None:
+def test_the_error_of_a_faulty_store_names_what_to_set(lake: Lake, act: str, bucket: str | None, changed: dict[str, str], why: str) -> None:
     options = (lake.storage_options or {}) | changed
     faulty = replace(lake, root=f"s3a://{bucket}/lake" if bucket else lake.root, storage_options=options)
     with pytest.raises(LakeError, match=why) as raised:
@@ -77,7 +77,7 @@ def test_a_lake_does_not_show_its_credentials(lake: Lake) -> None:
 
 
 def test_a_ledger_whose_store_stops_answering_is_not_lost(no_environment: None, tmp_path: Path) -> None:
-    """A stream has the ledger open, and tries again; a ledger that is lost would end it."""
+    """A stream that has the ledger open tries again; a lost ledger would end the stream."""
     with s3_server(tmp_path / "server.log") as server:
         lake = Lake(f"s3a://{BUCKET}/lake", storage_options=server.storage_options | {"max_retries": "0"})
         ledger = Ledger(lake, Clock(5))

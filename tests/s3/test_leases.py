@@ -79,7 +79,7 @@ def test_a_writer_that_lost_its_lease_commits_nothing(lake: Lake) -> None:
     paused = replace(lake, lease_s=60.0)
     with paused.writer("ledger"):
         [lease] = paused._leases.values()
-        lease.now = lambda: time.time() + 3600  # its clock after a pause: the lease is over, and another writer has taken it
+        lease.now = lambda: time.time() + 3600  # the paused writer's clock: the lease is over, and another writer takes it
         other = Lease(lease.uri, "ledger", 60.0, now=lambda: time.time() + 3600, storage_options=lake.storage_options)
         other.take()
         with pytest.raises(LakeError, match="ledger has another writer now"):
@@ -119,7 +119,7 @@ def test_a_lease_of_an_earlier_version_is_respected_and_replaced(lake: Lake) -> 
 
 
 def test_a_writer_that_was_paused_while_its_record_was_deleted_has_lost_the_lease(lake: Lake) -> None:
-    """The number of the record that it writes next is free again, but is not the newest."""
+    """The number of the paused writer's next record is free again, but newer records exist."""
     wall = [1_000.0]
     paused, other = (Lease(lake.path("_leases/x"), "x", 60.0, now=lambda: wall[0], storage_options=lake.storage_options) for _ in range(2))
     paused.take()
@@ -177,7 +177,7 @@ def test_a_lake_that_is_opened_with_other_credentials_opens_its_tables_again(lak
     assert (first._storage_options, second._storage_options) == (lake.storage_options, other.storage_options)
 
 
-def test_an_opened_table_is_looked_at_with_one_request(lake: Lake, server: S3Server) -> None:
+def test_an_opened_table_is_checked_for_a_newer_version_with_one_request(lake: Lake, server: S3Server) -> None:
     lake.append_small(ROWS, "t", {"step": 1})
     assert lake.version("t") == 0
     assert server.count(lambda: lake.version("t")) == {"LIST": 1}
@@ -193,7 +193,7 @@ def test_an_opened_table_is_looked_at_with_one_request(lake: Lake, server: S3Ser
 
 @pytest.mark.parametrize("change", ["delete", "update", "properties"])
 def test_a_commit_does_not_list_the_whole_log(lake: Lake, server: S3Server, change: str) -> None:
-    """deltalake lists once for the commit, and once to read it. Its clean-up would list the whole log."""
+    """deltalake lists once to commit, and once to read the commit. deltalake's clean-up would list the whole log."""
     lake.append_small(ROWS, "t", {"step": 1})
     seen, session = lake.delta("t"), cast(Any, None)
     assert lake.version("t") == 0
@@ -217,7 +217,7 @@ def test_a_merge_uses_the_table_of_the_merge_before(lake: Lake, server: S3Server
 
     merge(1, 2)
     assert lake.version("t") == 1
-    assert server.count(lambda: lake.small_table("t", ["a"])) == {"LIST": 2}, "one for the merge, and one for readers"
+    assert server.count(lambda: lake.small_table("t", ["a"])) == {"LIST": 2}, "one request for the merge, and one for readers"
     merge(2, 3)
     lake.append_small(pa.table({"a": [4]}), "t", {"step": 3})
     merge(3, 5)

@@ -43,4 +43,4 @@ def test_a_scrape_reads_the_store_and_opens_no_table_again(engine: Engine, monke
     text = generate_latest(registry).decode()
     assert 'tidemark_table_steps_total{table="pairs"} 2.0' in text
     assert "tidemark_up 1.0" in text
-    assert {*opened} <= {"events/l", "events/r"}, "the event logs do not exist, so there is nothing to keep"
+    assert {*opened} <= {"events/l", "events/r"}, "the event logs do not exist, so no opened table can be kept"

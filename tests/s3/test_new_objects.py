@@ -1,4 +1,4 @@
-"""New input files in S3: they are found page by page, without Spark, by a run and by the sensor."""
+"""New input files in S3: a run and the sensor find them page by page, without Spark."""
 
 import time
 from collections.abc import Callable
@@ -67,7 +67,7 @@ def test_new_objects_are_those_that_the_ledger_does_not_record(engine: Engine, p
     assert [file.keys[0] for file in engine.ingestion.new_files("l")] == [f"./{names[3]}"]
 
 
-def test_only_new_files_and_one_page_are_in_memory(engine: Engine, put: Put, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_objects_are_compared_with_the_ledger_page_by_page(engine: Engine, put: Put, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(objects, "PAGE", 5)
     for n in range(12):
         put(f"{n:02}.jsonl", b"{}\n")

@@ -1,4 +1,4 @@
-"""What a lake in S3 asks the store for, of a table that is opened already."""
+"""The requests to the store for a table that a lake in S3 has opened already."""
 
 import pyarrow as pa
 import pytest
@@ -9,7 +9,7 @@ from tests.support.s3_server import S3Server
 pytestmark = pytest.mark.s3
 
 
-def test_what_a_log_says_of_the_newest_version_is_read_once(lake: Lake, server: S3Server) -> None:
+def test_each_question_about_an_opened_table_only_lists_newer_versions(lake: Lake, server: S3Server) -> None:
     for number in (1, 2, 3):
         lake.append_small(pa.table({"a": [number]}), "t", {"m": number})
 
@@ -18,4 +18,4 @@ def test_what_a_log_says_of_the_newest_version_is_read_once(lake: Lake, server: 
         return newest and newest.value, lake.transaction("t", "one"), lake.transaction("t", "other")
 
     assert look() == (3, None, None)
-    assert server.count(look) == {"LIST": 3}, "one request for each question, whether there is a newer version"
+    assert server.count(look) == {"LIST": 3}, "each question lists once, to see whether there is a newer version"
