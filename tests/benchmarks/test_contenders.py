@@ -1,3 +1,5 @@
+"""The contenders of the benchmarks: DuckDB finds the true results, and Flink gets the options of a job."""
+
 import pytest
 
 from benchmarks.contenders import Job, flink

@@ -1,3 +1,5 @@
+"""The generated data of the benchmarks, and the true results for them."""
+
 import hashlib
 from collections import Counter
 from itertools import pairwise

@@ -1,3 +1,5 @@
+"""A measured run of a benchmark: the time, memory and CPU of its processes, and the errors of a failed run."""
+
 import subprocess
 import sys
 

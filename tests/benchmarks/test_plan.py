@@ -1,3 +1,5 @@
+"""The plan of the benchmarks: which cells run, in which order, and which results are recorded."""
+
 from dataclasses import replace
 from pathlib import Path
 

@@ -1,3 +1,5 @@
+"""The report of the benchmarks: the sections of the docs' page, made from recorded results."""
+
 import re
 
 import pytest

@@ -1,3 +1,5 @@
+"""The recorded results of the benchmarks: their file, medians and slopes."""
+
 import pytest
 
 from benchmarks import results

@@ -88,7 +88,7 @@ def test_what_is_behind_is_published_at_the_start_then_each_step_and_nothing_twi
     assert sorted((row["k"], row["n"]) for row in rows) == [("a", 2), ("b", 1)], "the rows of closed windows"
 
 
-def test_a_stream_without_new_steps_opens_no_topic_and_runs_no_job(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_without_new_steps_opens_no_topic(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
     opened, topic = list[str](), publish_to_topic.Topic
     monkeypatch.setattr(publish_to_topic, "Topic", lambda *a, **k: (opened.append(a[2]), topic(*a, **k))[1])
     reports = Recorder()

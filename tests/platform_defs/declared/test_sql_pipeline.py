@@ -290,7 +290,7 @@ def test_windows_of_windows_read_the_table_of_the_first():
     assert tables[1].operator == WindowedAggregate(window=Tumbling(size="1 hour"), aggregates={"total": "SUM(n)"})
 
 
-def test_the_names_of_a_view_are_given_where_it_is_read():
+def test_a_reader_finds_the_columns_of_a_view_under_the_names_of_the_view():
     tables = pipeline(
         """
         CREATE VIEW per_minute AS SELECT seller AS who, window_time AS at, COUNT(*) + 1 AS n

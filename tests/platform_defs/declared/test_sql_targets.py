@@ -158,7 +158,7 @@ def test_an_option_of_a_window_top_n_is_a_parameter_of_its_windows():
         (PAID, "'connector' = 'kafka', 'topic' = 'a', 'format' = 'json', 'properties.ssl.key.password' = 'x'", "it may be a secret"),
     ],
 )
-def test_an_option_without_a_counterpart_is_refused(query: str, options: str, message: str):
+def test_an_option_that_the_table_cannot_have_is_refused(query: str, options: str, message: str):
     with pytest.raises(OperatorError, match=re.escape(message)):
         read_sql(text(query, options))
 

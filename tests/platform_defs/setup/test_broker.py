@@ -1,3 +1,5 @@
+"""The local Kafka broker: its start, its end, its errors, and the records that it keeps."""
+
 import os
 import signal
 import socket

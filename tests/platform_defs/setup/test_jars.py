@@ -1,3 +1,5 @@
+"""The pinned JARs: which ones are fetched, how they are checked, and errors without credentials."""
+
 import hashlib
 import re
 from collections.abc import Sequence

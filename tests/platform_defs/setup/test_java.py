@@ -1,3 +1,5 @@
+"""The search for a supported Java: its order, the versions, and the error if there is none."""
+
 import os
 from pathlib import Path
 

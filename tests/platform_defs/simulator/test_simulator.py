@@ -213,7 +213,7 @@ def test_the_future_rows_of_a_leap_day_have_a_time() -> None:
 
 
 @pytest.mark.parametrize("orders", [1, 2, 7])
-def test_a_tiny_shop_works(orders: int) -> None:
+def test_a_tiny_shop_has_the_expected_number_of_order_rows(orders: int) -> None:
     day = simulate(Shop(orders=orders))
     assert len(day.orders) == sum(day.truth.orders.values())
 
