@@ -54,7 +54,7 @@ def test_a_secret_that_is_not_set_stops_only_what_needs_it(monkeypatch: pytest.M
     secret = "{env: THE_KEY}"
     sources = f"{{orders: {{options: {{kafka.sasl.jaas.config: {secret}, subscribe: orders}}, avro: {{registry: {{url: {secret}}}}}}}}}"
     connected = read(FILE.replace("sinks:", f"sources: {sources}, sinks:"))
-    sink, topics = (of(shop(Settings())) for of in (connected.sinks, connected.topics))  # pyright: ignore[reportCallIssue]
+    sink, topics = (resolve(shop(Settings())) for resolve in (connected.sinks, connected.topics))  # pyright: ignore[reportCallIssue]
     assert sink["category_leaderboard"].topic == "best"
     assert (topics["orders"].name, topics["orders"].subscribed) == ("orders", ["orders"])
     avro = topics["orders"].avro

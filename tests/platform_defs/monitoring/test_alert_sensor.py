@@ -178,7 +178,7 @@ def test_a_check_alerts_after_failures_in_a_row(instance, repository, tick) -> N
     assert tick()[0][0].startswith("Tidemark: check unique of rows succeeds again")
 
 
-def test_a_stream_that_lives_has_recovered_and_its_next_failures_alert_again(
+def test_a_stream_that_keeps_running_has_recovered_and_its_next_failures_alert_again(
     instance, repository, tick, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A stream never ends with a success."""

@@ -36,7 +36,7 @@ _LABELS_OF_PROMETHEUS = {"le", "instance", "job"}
 
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, set[str]]:
-    """The labels of each exported metric, of a lake in which each has a value."""
+    """The labels of each exported metric; in the lake of this fixture, each metric has a value."""
     sources = [source(name, alignment=Alignment("g", "1 hour"), idle_timeout="1 day") for name in ("l", "r")]
     engine = bare_engine(
         tmp_path_factory.mktemp("lake"),

@@ -12,7 +12,12 @@ from platform_defs.stream.reports import Accounts, Steps
 
 @dataclass
 class Recorder:
-    """The reports that a test looks at."""
+    """The reports of a stream.
+
+    Args:
+        made: the kind and the value of each report, in order.
+        waiting: the tables, and `kafka/NAME` of the sinks, that wait for another try after the newest turn.
+    """
 
     made: list[tuple[str, Any]] = field(default_factory=list)
     waiting: list[str] = field(default_factory=list)
@@ -42,7 +47,7 @@ class Recorder:
         self.waiting = [*waiting, *(f"kafka/{name}" for name in unpublished)]
 
     def of(self, kind: str) -> list[Any]:
-        return [value for made, value in self.made if made == kind]
+        return [value for of_report, value in self.made if of_report == kind]
 
     @property
     def held_tables(self) -> list[str]:

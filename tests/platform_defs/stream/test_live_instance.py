@@ -81,7 +81,7 @@ class Live:
         return run_id, process
 
     def stop_reason(self) -> str:
-        """Why the supervising sensor requests no run, by its newest tick."""
+        """Why the supervising sensor requests no run, according to its newest tick."""
         [state] = [s for s in self.instance.all_instigator_state() if s.instigator_name == "stream_supervisor"]
         [tick] = self.instance.get_ticks(state.instigator_origin_id, state.selector_id, limit=1)
         return tick.skip_reason or ""

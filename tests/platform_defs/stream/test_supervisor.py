@@ -36,7 +36,7 @@ S = 1_000
 
 @dataclass
 class Daemon:
-    """Simulates Dagster's daemon on a stream."""
+    """Simulates Dagster's daemon, which evaluates sensors and launches the runs that they request."""
 
     instance: dg.DagsterInstance
     engine: Engine
