@@ -62,7 +62,7 @@ class SourceBatch:
         last_event_time: the newest event time among the batch's rows.
         rows_read: rows read: accepted + duplicate + quarantined + markers.
         accepted: rows written to the log.
-        duplicate: rows whose key is already in the log.
+        duplicate: rows with the key of a row that was ingested before, in this batch or an earlier one.
         quarantined: rows written to the quarantine with a reason.
         markers: rows that only carried a watermark.
         warned: accepted rows that violate a rule with the action `warn`.
