@@ -54,7 +54,7 @@ def hot_items(
     sizes: Annotated[list[int], typer.Option(help="Bids; the slope is between the smallest and the largest.")] = SIZES,
     runs: Runs = 3,
     only: Annotated[list[str], typer.Option(help=f"Contenders: {', '.join(c.name for c in HOT_ITEMS)}.")] = ALL_CONTENDERS,
-    growth: Annotated[bool, typer.Option(help="Also measure how cost grows with rows, auctions and overlap.")] = True,
+    growth: Annotated[bool, typer.Option(help="Also measure how cost grows with rows, auctions and overlap; not with --only.")] = True,
     work: Work = WORK,
     flink: Flink = FLINK,
     cores: Cores = 2,
@@ -155,7 +155,7 @@ def ledger_age(
 @app.command()
 def cycle(
     rows: Annotated[int, typer.Option(help="Rows that land in each cycle, in all sources together, about.", min=1)] = 4_000,
-    cycles: Annotated[int, typer.Option(help="Cycles; the last one counts.", min=1)] = 6,
+    cycles: Annotated[int, typer.Option(help="Cycles with rows, of which the last one counts; then one without rows follows.", min=1)] = 6,
     join: Annotated[bool, typer.Option("--join", help="Only the join of orders and payments, in place of the whole shop.")] = False,
     checks: Annotated[bool, typer.Option("--checks", help="Run the suites of Great Expectations too.")] = False,
     tables: Annotated[bool, typer.Option("--tables", help="Process one table at a time, and print the cost of each.")] = False,
@@ -165,7 +165,7 @@ def cycle(
     work: Work = WORK,
     cores: Cores = 2,
 ) -> None:
-    """The cost of one cycle of the shop, or of one join: ingest, advance, account, checks: time, Spark jobs, commits, CPU, memory."""
+    """Measure a cycle of the shop, or of one join: the time, Spark jobs, commits, CPU and memory of ingest, advance, account and checks."""
     from benchmarks.cycle import run
 
     folder = work / "cycle"

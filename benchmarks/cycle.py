@@ -1,9 +1,9 @@
-"""The cost of one cycle of the whole shop: ingest a micro-batch of every source, advance every table, account, and run all checks.
+"""The cost of one cycle of the shop: ingest a micro-batch of every source, advance every table, account for its rows, run the suites.
 
-A cycle is what a stream does every few seconds, so its cost is mostly that of many small Spark jobs. Seconds depend on the machine;
-the numbers of Spark jobs and of Delta commits do not. Tables are advanced and accounted for in parallel, as `tidemark ingest --every`
-and `tidemark status --recount` do it, and suites are evaluated in parallel, as a run of Dagster does it; the costs by table are measured
-with one table after the other.
+A cycle is what a stream does every few seconds, except for the suites, which run only on request. Its cost is mostly that of many small
+queries and commits. Seconds depend on the machine; the numbers of Spark jobs and of Delta commits do not. Tables are advanced and accounted
+for in parallel, as `tidemark ingest --every` and `tidemark status --recount` do it, and suites are evaluated in parallel, as a run of
+Dagster does it; the costs by table are measured with one table after the other.
 """
 
 import time

@@ -60,7 +60,7 @@ def _file(seq: int, source: str) -> File:
 
 
 def measure(root: Path, batches: int) -> dict[str, float]:
-    """Measure a ledger in this process, which must be new: CPU seconds, and the MB by which opening it raises the peak memory."""
+    """Measure a ledger in this process, which must be new: CPU seconds, and the MiB by which opening it raises the peak memory."""
     ledger, costs = Ledger(Lake(str(root)), lambda: _START_MS + _INTERVAL_MS * (batches + 1)), dict[str, float]()
     before = _peak_mb()
     costs["open"] = _cpu(lambda: ledger.head)

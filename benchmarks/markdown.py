@@ -21,7 +21,7 @@ def joined(values: Iterable[str]) -> str:
 
 
 def number(value: float | None) -> str:
-    """A number with three significant digits, or its whole integer part; integers are not rounded."""
+    """A number with three decimals below 0.1, two below 10, one below 100, else none; a dash for None. Integers keep all digits."""
     if value is None:
         return "-"
     if isinstance(value, int):

@@ -1,4 +1,4 @@
-"""The plan of runs. Each cell (contender, size and turn) runs once, and is recorded if its results are correct."""
+"""The plan of runs. Each cell (contender, size and turn) runs once. Correct results and failures are recorded; wrong results raise."""
 
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -155,7 +155,7 @@ class Bench:
 
 
 def _compared_keys(cell: Cell, true: Mapping[str, int]) -> list[str]:
-    """The results to compare with the true ones. Flink has no sink here: it only counts its results, or the changes of a changelog."""
+    """The results to compare with the true ones. Flink prints at most a number: of its results, or of top bids the number of changes."""
     if cell.contender.module != "flink":
         return [*true]
     return [] if cell.contender.workload == "top_bids" else ["found"]

@@ -30,7 +30,7 @@ _NO_ROWS = pa.table({"result_time": pa.array([], pa.timestamp("us", "UTC"))})
 
 
 def many_tables(values: Settings, tables: int) -> Pipeline:
-    """Windows over the shop's sources: one operator, many names."""
+    """Many tables of the same windows over the shop's clicks."""
     window = WindowedAggregate(by="item_id", window=Tumbling(size="1 hour"), aggregates={"rows": "count(*)"})
     return Pipeline(
         sources=shop(values).sources,

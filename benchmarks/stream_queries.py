@@ -1,7 +1,7 @@
 """Steps of a join and of windows by closed ranges and by a streaming query, for several sizes of the lookback.
 
 `python -m benchmarks.stream_queries FOLDER join|windows [ROWS...]` prints the median seconds of a step, with its commit, for each number of
-rows that the operator looks back at, of each source. A step has 1,000 new rows of each.
+rows that the operator looks back at, of each source. A step has 1,000 new rows of each source.
 """
 
 import sys
@@ -41,7 +41,7 @@ def _engine(spark: SparkSession, folder: Path, operator: Operator) -> Engine:
 
 
 def _land(spark: SparkSession, folder: Path, n: int, rows: int, first: int, length: int) -> None:
-    """A file of rows for each side, spread over a time; about one row in ten has a match."""
+    """Land the nth file of each side: `rows` rows, evenly spread over `length` ms from `first` on (epoch ms); most rows have no match."""
     for side, name in enumerate(SIDES):
         at = F.timestamp_millis((F.lit(first) + F.col("id") * length / rows).cast("bigint"))
         k = F.xxhash64(F.col("id"), F.lit(n), F.lit(side)) % (rows * 20 + NEW_ROWS)

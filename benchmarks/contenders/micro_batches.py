@@ -38,11 +38,11 @@ class LiveRun:
 
     @property
     def checks_conservation(self) -> bool:
-        """Whether the conservation law is checked after each step: single steps can be accounted for."""
+        """Whether the conservation law is checked after each step, which needs results that name their rows."""
         return tidemark.accounts_for_steps(self.engine)
 
     def advance(self) -> None:
-        """Advance the table, and check the conservation law for the finalized rows if single steps can be accounted for."""
+        """Advance the table, and check the law for the rows that its steps have finalized, if single steps can be accounted for."""
         with self.watch.time("advance"):
             steps = self.engine.advance(tidemark.derived_table(self.engine))
         if self.checks_conservation:
@@ -50,7 +50,7 @@ class LiveRun:
                 self.finalized_rows += tidemark.check_conservation(self.engine, steps)
 
     def ingest_files(self, after_batch: Callable[[], None]) -> None:
-        """Pass the files of each micro-batch to the engine."""
+        """Ingest each micro-batch, advance the table and make its checks; then call `after_batch`."""
         for files in micro_batches(self.job.data, self.job.batches, self.job.first):
             self.watch.lap()
             with self.watch.time("ingest"):

@@ -88,7 +88,7 @@ class Cluster:
         self._workers.remove(pid)
 
     def end(self) -> None:
-        """Kill all processes, the newest first, with the executors; also the others if one cannot be killed."""
+        """Kill all processes and the executors, the newest first. If a process cannot be killed, the others are killed nevertheless."""
         with ExitStack() as kills:
             for process in self._started:
                 kills.callback(_kill_and_wait, process)

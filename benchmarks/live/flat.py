@@ -12,7 +12,7 @@ BETWEEN_PROCESSES = " between processes"
 MOST_GROWTH = 1.15
 """How much the memory of the stream may grow from the first third of the samples to the last, or from early processes to late ones."""
 SHORTEST_PROCESS_S = 300.0
-"""Memory growth is checked only in stream processes that ran at least this long, because a young process always grows."""
+"""Memory growth is checked only if a process of the stream ran at least this long, because a young process always grows."""
 MOST_FILES = 5 * MANY_FILES
 """The most data files in the newest versions of the five tables: a table with `MANY_FILES` is compacted."""
 OUTSIDE_MB, OUTSIDE_EXECUTOR_MB = 1_024, 512

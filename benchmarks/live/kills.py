@@ -62,7 +62,8 @@ class Kill:
         seconds: since the first event.
         at_ms: the wall clock, in epoch ms.
         back_s: seconds until the process that replaces it was ready; None if it was killed again before.
-        step_s: seconds until every table had a step with a batch that was begun after the kill; None if there was none.
+        step_s: seconds until every table had a step with a batch that was begun after the kill (of the broker: after it was back); None if
+            a table had none.
     """
 
     kind: Kind
@@ -152,7 +153,7 @@ def _since(kill: Kill) -> float:
 
 
 def with_recovery(kills: Sequence[Kill], begun: Sequence[tuple[int, int]], steps: Mapping[str, Sequence[tuple[int, int]]]) -> list[Kill]:
-    """The kills with the seconds until every table had a step with a batch that was begun after the kill; after a broker is back, for it.
+    """The kills with `step_s`, the seconds until every table had a step.
 
     Args:
         kills: the kills.

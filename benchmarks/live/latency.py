@@ -30,7 +30,7 @@ class Latency:
         work: the folder for all files; the folder of each measured engine in it is deleted first.
         rates: the rates, in events per second, one after the other.
         seconds: for how long each rate is sent.
-        warm_up_s: for how long the middle rate is sent before, so that the JVM has compiled its code.
+        warm_up_s: for how long the middle rate is sent before the first rate, so that the JVM has compiled its code.
         keys: the number of keys.
         every: the trigger.
         heap: the heap of the stream.

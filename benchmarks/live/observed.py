@@ -128,7 +128,10 @@ class Input:
             yield from of
 
     def closing(self, end_ms: int, bound_ms: int) -> Event | None:
-        """The record after which a window can be closed: the last of the partitions' first records whose time is `>= end + bound`."""
+        """The record after which a window can be closed; None if a partition has no record with a time `>= end + bound`.
+
+        Each partition has a first record with such a time. The window can be closed after the last of these records.
+        """
         found = list[Event]()
         for partition, times in self._times.items():
             position = bisect_left(times, end_ms + bound_ms)

@@ -34,7 +34,7 @@ class Sample:
         start: how often the stream was started before.
         age_s: the age of the stream's newest process, in seconds.
         jvm_mb: the resident memory of the stream's JVM.
-        outside_mb: of that, what is outside its heap: classes, code, threads, and buffers. The heap grows to its limit by and by.
+        outside_mb: the part of `jvm_mb` that is outside the heap: classes, code, threads, and buffers. The heap grows to its limit in time.
         python_mb: the resident memory of its Python process.
         live_mb: the memory of the JVM's reachable objects, when it was measured last; None before.
         executors_mb: the resident memory of all executors of the cluster.

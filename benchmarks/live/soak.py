@@ -28,7 +28,7 @@ from platform_defs.setup.broker import running_broker
 from platform_defs.spark.session import LOGGING
 
 _QUIET_S = 45.0
-"""No kill is made in so many last seconds; in a short soak, in the last quarter of the time."""
+"""No kill is made in this many seconds before the last event; in a short soak, in the last quarter of the time."""
 _CAUGHT_UP_S = 300.0
 
 
@@ -158,7 +158,7 @@ def _workers(soak: Soak) -> Iterator[Cluster | None]:
 
 
 def _sent(soak: Soak, world: World, note: Callable[[str], None]) -> tuple[list[Sample], Killer, int]:
-    """Send all events while the stream runs, and wait until they are ingested and every kill is followed by a step.
+    """Send all events while the stream runs. Then wait until they are ingested, and, at most five minutes, until a step follows each kill.
 
     Returns:
         The samples, the kills, and the number of events.
