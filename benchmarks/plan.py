@@ -1,4 +1,4 @@
-"""The plan of runs. Each cell (contender, size and turn) runs once. Correct results and failures are recorded; wrong results raise."""
+"""The plan of runs. Each cell (contender, size, turn) runs once. Correct results and failures are recorded; wrong results are an error."""
 
 import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
