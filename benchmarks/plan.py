@@ -59,7 +59,8 @@ class Cell:
     @property
     def name(self) -> str:
         """The name of the cell's log file."""
-        parts = self.kind, self.contender.name, self.shape.name, self.batches, f"{self.within_ms}ms", self.turn
+        options = [f"{name}={value}" for name, value in self.options.items()]
+        parts = self.kind, self.contender.name, self.shape.name, self.batches, f"{self.within_ms}ms", *options, self.turn
         return "-".join(map(str, parts))
 
     def true_outcome(self, data: Path) -> dict[str, int]:

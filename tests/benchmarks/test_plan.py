@@ -48,6 +48,11 @@ def test_flink_is_skipped_if_it_is_not_set_up(tmp_path):
     assert names[1] - names[0] == {"flink"}
 
 
+def test_each_cell_has_a_log_file_of_its_own():
+    cells = list(plan.hot_items_growth([10], 10, [5, 2], [60_000, 30_000]))
+    assert len({cell.name for cell in cells}) == len(cells) == 5
+
+
 def test_a_cell_with_a_result_is_not_run_again(bench, runs):
     assert bench.run([CELL]) == bench.run([CELL, replace(CELL, turn=1)]) == []
     assert runs["runs"] == 2

@@ -1,4 +1,4 @@
-"""What the docs name exists: commands in the prose, files behind links, pages of the navigation. Every block is fenced, so it is run."""
+"""What the docs name exists: commands, files and sections behind links, pages of the navigation. Every block is fenced, so it is run."""
 
 import re
 from pathlib import Path
@@ -27,9 +27,19 @@ def test_the_commands_that_a_page_names_exist(page: Path) -> None:
 
 
 @pytest.mark.parametrize("page", [PROJECT / "README.md", PROJECT / "CONTRIBUTING.md", PROJECT / "CHANGELOG.md"], ids=lambda p: p.name)
-def test_links_of_pages_outside_the_site_name_files(page: Path) -> None:
-    for file, _ in _LINK.findall(_prose(page)):
-        assert not file or (page.parent / file).exists(), f"{page.name} links to {file}, which does not exist"
+def test_links_of_pages_outside_the_site_name_files_and_their_sections(page: Path) -> None:
+    for file, section in _LINK.findall(_prose(page)):
+        target = page.parent / file if file else page
+        assert target.exists(), f"{page.name} links to {file}, which does not exist"
+        of_an_object = "." in section  # such as `#operators.Select`, which the reference's generator makes
+        if section and target.suffix == ".md" and not of_an_object:
+            assert section[1:] in _sections(target), f"{page.name} links to {file}{section}, which has no such section"
+
+
+def _sections(page: Path) -> set[str]:
+    """The names of a page's sections in links, as GitHub and MkDocs make them from the headings."""
+    headings = re.findall(r"^#+ (.+?)(?: \{#([\w-]+)\})?$", _prose(page), re.MULTILINE)
+    return {name or re.sub(r"[-\s]+", "-", re.sub(r"[^\w\s-]", "", heading).strip().lower()) for heading, name in headings}
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if p.name != "CONTRIBUTING.md"], ids=[i for i in IDS if i != "CONTRIBUTING.md"])
