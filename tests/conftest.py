@@ -41,7 +41,7 @@ OF_BROKER = pytest.StashKey[set[Path]]()
 NEXT_ITEM = pytest.StashKey[pytest.Item | None]()
 """The test after the present one, in this process."""
 WITHOUT_SPARK = re.compile(r"not \(?spark\b")
-"""The marks of a run that needs no JVM."""
+"""Matches the `-m` expression of a run that needs no JVM."""
 MakeEngine = Callable[[Sequence[SourceContract], Sequence[DerivedAsset]], Engine]
 CopyEngine = Callable[[Engine], Engine]
 
@@ -68,7 +68,7 @@ _IN_MEMORY, _ENOUGH = Path("/dev/shm"), 6 << 30
 
 
 def _keep_temporary_files_in_memory() -> None:
-    """Put temporary folders into memory, if there is enough: tests commit thousands of times, and a commit waits for the disk."""
+    """Put temporary folders into memory, if 6 GiB are free there: tests commit thousands of times, and a commit waits for the disk."""
     if "TMPDIR" in os.environ or not os.access(_IN_MEMORY, os.W_OK) or os.statvfs(_IN_MEMORY).f_flag & os.ST_NOEXEC:
         return
     if shutil.disk_usage(_IN_MEMORY).free >= _ENOUGH:
@@ -81,7 +81,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    """Start the JVM that pytest's processes share, unless no test needs Spark."""
+    """Start the JVM that pytest's processes share, if there are several and a test may need Spark."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # in a shell's background job: tests interrupt processes that they start
         signal.signal(signal.SIGINT, signal.default_int_handler)
     if hasattr(config, "workerinput"):
@@ -107,7 +107,7 @@ def pytest_unconfigure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Iterator[None]:
-    """Switch the garbage collector off while tests are collected, and let it skip what they made: many objects, and no garbage."""
+    """Switch the garbage collector off while pytest collects tests, and exempt the objects made until then: none of them is garbage."""
     gc.disable()
     try:
         return (yield)
@@ -131,7 +131,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item], config: pytest.Confi
 
 
 def _position(item: pytest.Item, needs_broker: bool) -> int:
-    """The position of a test's module: folders with long tests, modules that need a broker, all others."""
+    """The position of a test's module in the run: first the folders with long tests, then modules that need a broker, then all others."""
     if needs_broker:
         return len(LONGEST)
     return next((n for n, part in enumerate(LONGEST) if f"tests/{part}" in item.nodeid), len(LONGEST) + 1)
@@ -156,7 +156,7 @@ def spark(_session: SparkSession, request: pytest.FixtureRequest) -> Iterator[Sp
 
 @pytest.fixture(scope="module")
 def interpreted_plans(spark: SparkSession, request: pytest.FixtureRequest) -> Iterator[None]:
-    """Interpreted plans for a module of another folder, if the time of its tests is that of planning and compiling, not that of rows."""
+    """Interpreted plans for a module of another folder, whose tests spend their time on planning and compiling, not on rows."""
     with _settings(spark, {} if request.config.getoption("compiled") else INTERPRETED_PLANS):
         yield
 
@@ -199,15 +199,15 @@ def _broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
 
 @pytest.fixture(scope="module")
 def kafka(_broker: Broker, request: pytest.FixtureRequest) -> Iterator[Kafka]:
-    """A client of a broker that runs; a test that kills it starts it again.
+    """A client of a running broker. A test that kills the broker starts it again.
 
-    The broker ends before a module that needs none: while it waits, it uses a twentieth of a core.
+    The broker is stopped if the next module needs none: an idle broker uses a twentieth of a core.
     """
     if not is_open(_broker.port):
         _broker.start()
     yield Kafka(_broker)
-    following = request.config.stash.get(NEXT_ITEM, None)
-    if following is None or following.path not in request.config.stash[OF_BROKER]:
+    next_item = request.config.stash.get(NEXT_ITEM, None)
+    if next_item is None or next_item.path not in request.config.stash[OF_BROKER]:
         _broker.stop()
 
 
@@ -241,7 +241,7 @@ def copy_engine(make_engine: MakeEngine, tmp_path: Path) -> CopyEngine:
 
 
 def engine_maker(spark: SparkSession, folder: Path, clock: Clock) -> MakeEngine:
-    """Make engines on the lake of a folder."""
+    """A function that makes engines on the lake `folder/lake`, whose sources read `folder/landing`."""
 
     def make(sources: Sequence[SourceContract], assets: Sequence[DerivedAsset], max_step: int = 5_000_000) -> Engine:
         folders: Mapping[str, str] = {s.name: str(folder / "landing" / s.name) for s in sources}

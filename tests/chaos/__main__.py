@@ -28,8 +28,8 @@ class Chaos:
 
     Args:
         kills: how many process groups to kill.
-        seed: determines the stream. With one lane it also determines the kills, as far as they do not depend on the clock, as those by a
-            timer and at the heartbeat of a lease do.
+        seed: determines the stream. With one lane it also determines the kills, except kills that depend on the clock: by a timer, and at
+            the heartbeat of a lease.
         lanes: how many trials run at the same time.
         parts: how many parts a stream lands in.
         work: the folder of the trials.
@@ -115,7 +115,7 @@ def arguments(given: Sequence[str] | None = None) -> argparse.Namespace:
         "--seed",
         type=int,
         default=7,
-        help="determines the stream; with --lanes 1 also the kills, as far as they do not depend on the clock",
+        help="determines the stream; with --lanes 1 also the kills, except kills that depend on the clock",
     )
     parser.add_argument("--lanes", type=int, default=2, help="how many trials run at the same time")
     parser.add_argument("--parts", type=int, default=4, help="how many parts the stream lands in; fewer make shorter trials")

@@ -17,12 +17,12 @@ Kill = tuple[str, int]
 ABANDONED_POINTS = ("ingest.after_log", "ingest.after_quarantine", "ingest.before_ledger")
 """The points at which an `abandoned` action is killed: some rows are written, and no ledger batch contains them."""
 REMOVAL_POINTS = ("uncommitted.before_remove", "uncommitted.after_remove")
-"""The points that the action after an `abandoned` one passes, because it removes the rows of that one; an undisturbed run does not."""
+"""The points that the action after an `abandoned` one passes, because it removes abandoned rows. An undisturbed run has no such rows."""
 REMOVALS = 2
-"""From how many passages of a removal point a kill is chosen. A process passes it for each table that has uncommitted rows."""
+"""A kill is at one of the first two passages of a removal point. A process passes it for each table that has uncommitted rows."""
 TIMER = "timer"
 TIMER_SHARE = 0.1
-"""The share of the kills by a timer, which are also between the points."""
+"""The share of the kills that a timer makes. These can happen between two points."""
 TIMER_MS = (100, 6_000)
 """The range of a timer, in ms. One that is longer than its action kills a later action."""
 MOST_ATTEMPTS = (2, 3, 4)

@@ -133,6 +133,6 @@ def test_a_short_run_does_not_replace_the_published_table(given: list[str], docs
 
 
 def test_reliability_md_lists_every_point() -> None:
-    """`make chaos` writes the table; it must list points that were added since."""
+    """Also points that were added since `make chaos` last wrote the table."""
     text = table.PAGE.read_text(encoding="utf-8")
     assert [p for p in POINTS if f"| `{p}` |" not in text] == []

@@ -21,7 +21,7 @@ from tests.chaos.stream import ASSETS
 from tests.chaos.trial import Trial
 
 KILLED_AT = "ingest.before_ledger"
-"""Where the process is killed: the rows are in the logs, and their batch is not in the ledger, so the points before it are passed again."""
+"""Where the process is killed. The rows are in the logs, but their batch is not in the ledger, so the next run passes the same points."""
 
 
 @pytest.fixture(scope="module", autouse=True)

@@ -40,7 +40,7 @@ FULL = f"""
 
 
 def _ingested(make_engine: MakeEngine, joins: dict[str, dict[str, Any]], arrival: Literal["by_time", "as_is"], files: int) -> Engine:
-    """An engine that has joined orders with payments after each file of both; the sources are drained before the last time."""
+    """An engine that has joined orders with payments after each file of both. Before the last join, the sources are drained."""
     assets = [
         DerivedAsset(name=name, inputs=("orders", "payments"), operator=IntervalJoin(on="order_id", **BOUNDS, **spec))
         for name, spec in joins.items()

@@ -1,4 +1,4 @@
-"""The pipeline of `examples/windows` over a dozen rows: what each of its tables contains."""
+"""The pipeline of `examples/windows` over 18 rows: what each of its tables contains."""
 
 from datetime import datetime
 from pathlib import Path
@@ -116,7 +116,7 @@ def test_each_table_of_the_pipeline(spark: SparkSession, tmp_path: Path) -> None
 
 
 def test_open_windows_show_early_results(spark: SparkSession, tmp_path: Path) -> None:
-    """The watermark is five minutes behind the newest order, so the window to 10:00 is open; the third order is no multiple of two."""
+    """The watermark is five minutes behind the newest order, so the window to 10:00 is open. Its trigger fires after every second order."""
     sandbox = Sandbox(Pipeline(sources=[orders], tables=[orders_today]), tmp_path)
     for name, lines in (("1.csv", 3), ("2.csv", 4)):
         sandbox.land("orders", name, "\n".join(ORDERS.splitlines()[:lines]) + "\n")

@@ -1,7 +1,7 @@
 """Write the lake of an archive with this version: `python -m tests.lakes.make NAME` makes `tests/lakes/NAME.tar.gz`, in about a minute.
 
-Make one at each release, and before a change of what is stored. It has the operators and states that no archive has, or that are stored in
-another way since:
+Make one at each release, and before a change of what is stored. It has the operators and states that no earlier archive has, or whose
+stored form has changed since:
 
 1. Write `tests/lakes/at_NAME.py`, where NAME is the release or the hash of the commit: an `Archive` with one table of each, and so few rows
    that the file stays below 100 kB.
@@ -11,7 +11,7 @@ another way since:
 An archive stays as long as its lakes can be used. A later version changes its module only to follow the Python API, so that tables keep
 their identities (`tests/engine/inputs/identities.py`). A table that can no longer be continued is named in the test, with the refusal.
 
-For an archive of a commit before this module, run its `Archive` in a checkout of that commit, with the names that the API had there.
+For a commit without this module, write the lake of its `Archive` in a checkout of that commit, with the names that the API had there.
 """
 
 import sys
@@ -50,7 +50,7 @@ def engine(root: Path, archive: Archive) -> Engine:
 
 
 def ingest(engine: Engine, archive: Archive, part: int) -> None:
-    """Land and ingest a batch of an archive at its time; the one after the last is `later`. A line of each file is quarantined."""
+    """Land and ingest a batch of an archive at its time; the batch after the last is `later`. One line of each file is quarantined."""
     assert isinstance(engine.clock, Clock)
     engine.clock.now = NOON + part * archive.pause
     batch: Batch = [*archive.batches, archive.later][part]

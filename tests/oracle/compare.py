@@ -54,8 +54,8 @@ def compare(case: Case, found: Found) -> CaseResult:
     late = _late_differences(case, found)
     more, fewer = (_inner if case.operator == DATASTREAM else _outer)(case, rules, found)
     ours -= _pending_unmatched(case, found)
-    extra, ours_only = case.expected - ours, ours - case.expected
-    missing, reasons = explained(extra, more)
+    flinks_only, ours_only = case.expected - ours, ours - case.expected
+    missing, reasons = explained(flinks_only, more)
     surplus, others = explained(ours_only, fewer)
     differences += _simulation_differences(case)
     differences += [*late, *_listed("Flink has", missing), *_listed("only we have", surplus)]
@@ -201,7 +201,7 @@ def _listed(label: str, rows: Counter[Any]) -> list[str]:
 
 
 def check_steps(case: Case, found: Found, steps: Sequence[Stepped], late: Sequence[tuple[str, int, int]]) -> list[str]:
-    """The differences of a run batch by batch: rows in a batch other than that of their `final_at`, or other rows."""
+    """The differences of a run batch by batch: rows in another batch than that of their `final_at`, and other rows than in bulk."""
     differences, before = list[str](), None
     for number, step in enumerate(steps):
         wrong = [r for r in step.rows if step.mark is None or r["final_at"] > step.mark or (before is not None and r["final_at"] <= before)]

@@ -1,8 +1,8 @@
 """Cases run through the engine: many in one lake, or one case batch by batch.
 
-The lake's watermark never decreases, so each case is shifted in time to after the previous one. The rows of a case between two
-watermarks are one ledger batch, and each watermark is a control batch. The last batch of each case is a watermark at which all of
-its results are final: Flink's end of the input, or our drain.
+The lake's watermark never decreases, so the times of each case are shifted to after those of the previous case. The rows of a case between
+two watermarks are one ledger batch, and each watermark is a control batch. The last batch of a case is a watermark at which all results of
+the case are final: Flink's end of the input, or our drain.
 """
 
 import json
@@ -83,7 +83,7 @@ def case_batches(case: Case) -> list[CaseBatch]:
 
 
 def shifts(cases: Sequence[Case]) -> list[dict[int, int]]:
-    """For each lake the indexes of its cases, and the shift of each case's times. The times of a lake are around 1970."""
+    """For each lake, the shift of the times of its cases in ms, by the index of the case. The times of a lake are around 1970."""
     room, lakes = min(-FIRST_TIME, LAST_TIME), list[dict[int, int]]()
     used = room * 2 + 1
     for index, case in enumerate(cases):
@@ -193,7 +193,7 @@ def _unshifted(row: Mapping[str, Any], shift: int) -> dict[str, Any]:
 
 
 def _late(engine: Engine) -> dict[str, list[tuple[str, int, int]]]:
-    """The view of late rows, read once: the join's lateness decision needs no parameter."""
+    """The late rows of each case, read from the view of one table: the join's lateness decision depends on no parameter."""
     found: dict[str, list[tuple[str, int, int]]] = {}
     for side in SIDES if engine.assets else ():
         for row in engine.views.late(next(iter(engine.assets)), side).select("case_id", "step", "id").collect():

@@ -115,7 +115,7 @@ def compare_or_fail(case: Case, found: Found) -> CaseResult:
 def stepwise_cases(cases: Sequence[Case], count: int) -> list[int]:
     """The indexes of the cases to run batch by batch: for each join type the case with the fewest batches, then others.
 
-    Only cases are eligible for which Flink has rows, and which have at least two different watermarks.
+    A case is eligible if Flink has rows for it and it has at least two different watermarks.
     """
     eligible = [p for p, c in enumerate(cases) if c.error is None and c.expected and len(set(c.marks)) > 1]
     by_length = sorted(eligible, key=lambda index: len(case_batches(cases[index])))

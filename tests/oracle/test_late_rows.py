@@ -47,9 +47,9 @@ class _Model(JoinModel):
 
 
 def _generated(choose: random.Random) -> Case:
-    """A case in which Flink has none of its defects: times above 0, and no row whose last match is at a watermark, which is odd.
+    """A case in which Flink has none of its defects. Times are above 0 and even; watermarks are odd, so no last match is at one.
 
-    No two rows arrive between two watermarks, so that the order of late rows is known.
+    One row arrives between two watermarks, so that the order of late rows is known.
     """
     how: How = choose.choice(("inner", "left", "right", "full"))
     params = Params(-2 * choose.randint(0, 8), 2 * choose.randint(0, 8), False, False, how, None)
@@ -79,7 +79,7 @@ def test_joined_late_rows_are_those_of_flinks_sql_join() -> None:
 
 @pytest.mark.skipif(not ORACLE.is_dir(), reason=f"Flink's recorded answers are not there: {ORACLE}")
 def test_joined_late_rows_are_those_that_flink_recorded() -> None:
-    """At times above 0 every row of Flink's; one more pair is at the watermark at which Flink no longer keeps the earlier row."""
+    """At times above 0, none of Flink's rows is missing. The model has one more pair, at the watermark at which Flink has evicted a row."""
     cases = [case for case in gather(ORACLE, SQL).cases if case.error is None and all(row.ts > 0 for row in case.events)]
     joined = [_rows(case, "join") for case in cases]
     lacking = sum((case.expected - rows for case, rows in zip(cases, joined, strict=True)), Counter[Row]())

@@ -7,8 +7,8 @@ For a row within the allowed lateness, Flink emits the whole content of a window
 differences. So the final content is the last content that Flink emitted for each key and window; for sessions, without those that
 a later session contains.
 
-If Flink's second window did not accept a correction of the first, our second window does. In these cases the ranks are computed
-from the last content of Flink's first window.
+Our second window accepts every correction of the first. Where Flink's second window does not, the expected ranks are computed from the
+last content of Flink's first window.
 """
 
 import json
@@ -282,7 +282,7 @@ def _input(spark: SparkSession, group: Sequence[WindowCase]) -> DataFrame:
 
 
 def _result_columns(case: WindowCase, result: DataFrame) -> DataFrame:
-    """The columns that are compared, and those that decide which rows are."""
+    """The columns that are compared, and those that decide which rows are compared."""
     return result.select(*dict.fromkeys(["case_id", *case.columns, *({"window_end"} & {*result.columns})]))
 
 

@@ -20,12 +20,12 @@ _NO_ROWS = pa.table({"result_time": pa.array([], pa.timestamp("us", "UTC"))})
 
 
 def bare_engine(folder: Path, clock: Clock, sources: Sequence[SourceContract], tables: Sequence[DerivedAsset]) -> Engine:
-    """An engine on an empty local lake, which cannot start a session."""
+    """An engine that cannot start a session, on an empty local lake."""
     return bare_engine_on(Lake(str(folder / "lake")), clock, sources, tables)
 
 
 def bare_engine_on(lake: Lake, clock: Clock, sources: Sequence[SourceContract], tables: Sequence[DerivedAsset]) -> Engine:
-    """An engine on a lake, which cannot start a session."""
+    """An engine that cannot start a session, on a lake."""
     named: Any = {s.name: s for s in sources}, {t.name: t for t in tables}
     return Engine(lake, *named, _no_session, clock)
 

@@ -26,7 +26,7 @@ SMALL_EXECUTORS = {
     "spark.executor.memory": "512m",
     "spark.executor.extraJavaOptions": f"-XX:TieredStopAtLevel=1 -XX:+UseSerialGC {UNVERIFIED}{archive_option(find_java())}",
 }
-"""Options of Spark for a driver on this machine, and for the executors of these workers."""
+"""Options of Spark for a driver on this machine, and for executors with little memory."""
 
 
 @contextmanager

@@ -32,7 +32,7 @@ class Arrived:
     marks: Mapping[str, int]
 
     def mark(self, *sources: str) -> int | None:
-        """The watermark of an operator of some sources before the row's batch; None before all of them have one."""
+        """The watermark of an operator of some sources before the row's batch; None if a source had none yet."""
         return min(self.marks[name] for name in sources) if {*sources} <= {*self.marks} else None
 
     def is_late(self, latest: int, *sources: str) -> bool:

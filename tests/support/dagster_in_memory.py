@@ -18,7 +18,7 @@ Connect = Callable[[Any], AbstractContextManager[Connection]]
 
 @contextmanager
 def quick_databases() -> Iterator[None]:
-    """Make them once, use one connection of each, and look up no version, table or column, since they are those of this Dagster."""
+    """In the block, Dagster uses engines again, needs one connection for each database, and looks up no version, table or column."""
     log_storage, run_storage = events.InMemoryEventLogStorage, runs.InMemoryRunStorage
     with pytest.MonkeyPatch.context() as patch:
         for module, storage, metadata in (

@@ -1,4 +1,4 @@
-"""The number of random examples that a test runs: a quarter of them if `TESTS_FEW_EXAMPLES` is 1, as in `make test-fast`."""
+"""The number of random examples that a test runs: a quarter of the full number if `TESTS_FEW_EXAMPLES` is 1, as in `make test-fast`."""
 
 import os
 

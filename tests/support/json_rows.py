@@ -13,7 +13,7 @@ _MICROS = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"  # by default, `to_json` writes times i
 
 
 def json_rows(frame: DataFrame) -> list[str]:
-    """Each row as a JSON object with its nulls, in order."""
+    """Each row as a JSON object with its nulls, sorted."""
     return sorted(row[0] for row in frame.select(_as_json()).collect())
 
 

@@ -31,6 +31,8 @@ class Record:
 
     Args:
         value: None is a tombstone.
+        partition: -1 lets the producer choose.
+        offset: of a record that was read.
         timestamp: epoch ms; None for the present time.
     """
 
@@ -88,7 +90,7 @@ class Kafka:
         self._admin.delete_consumer_groups([group])[group].result(_WAIT_S)
 
     def produce_each(self, topic: str, *headers: str) -> None:
-        """Write a record with a new key to each partition, so that Kafka closes the earlier segments and compacts them."""
+        """Write two records with keys of their own to each partition, so that Kafka closes the earlier segments and compacts them."""
         for n in range(2):
             wanted = range(len(self.offsets(topic)))
             self.produce(topic, [Record(b"close%d" % n, b"", p, headers=dict.fromkeys(headers, b"0")) for p in wanted])

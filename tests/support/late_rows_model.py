@@ -90,9 +90,10 @@ class JoinModel:
         return left.key is not None and left.key == right.key and within and (not self.residual or left.v <= right.v)
 
     def is_joined(self, first: Arrival, last: Arrival) -> bool:
-        """Whether a row is joined with one that arrived before it, or in the same batch: if that one can still be matched.
+        """Whether `last` is joined with `first`, which arrived before it or in the same batch.
 
-        The order of late rows with equal watermarks is not known: one of the two must be able to be matched.
+        If `last` is late, `first` must still be open. If both are late and have equal watermarks, their order is not known, and it is
+        enough that one of them is open.
         """
         if not self.is_late(last):
             return True

@@ -26,7 +26,7 @@ class Event:
 
 @dataclass(frozen=True)
 class Mark:
-    """A watermark: every event with `ts` at or below it has been seen."""
+    """A watermark: a later event is late if its `ts` is below it."""
 
     ts: int
 

@@ -19,7 +19,7 @@ def forget_modules(folder: Path) -> None:
 
 @contextmanager
 def modules_of(folder: Path) -> Iterator[None]:
-    """Import modules of a folder, and forget them and the entries of `sys.path` at the end."""
+    """The block may import modules of a folder. Afterwards they are forgotten, and `sys.path` is as before."""
     path = [*sys.path]
     try:
         yield

@@ -25,7 +25,7 @@ _COLUMNS = pa.schema(
 
 
 def is_plain(contract: SourceContract) -> bool:
-    """Whether a source has the columns of `small_sources.ROW`, rejects no row, and has no event times or watermarks from elsewhere."""
+    """Whether a source has the columns of `small_sources.ROW`, rejects no row, and takes event times and watermarks from `ts` only."""
     own = [(f.name, f.dataType.simpleString(), f.nullable) for f in contract.struct.fields]
     return (
         own == [("k", "string", True), ("v", "int", True), ("ts", "timestamp", True)]

@@ -1,7 +1,7 @@
 """A naive simulation of Flink's `WindowOperator` with a `PurgingTrigger`, one row and one timer at a time, in plain Python.
 
-Rows come to it as from Flink's sort by event time: a row ahead of the watermark waits until the watermark reaches it, and a row behind it
-is processed at once.
+Rows reach the operator as after Flink's sort by event time: a row ahead of the watermark waits until the watermark reaches its time;
+another row is processed at once.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,7 +25,7 @@ class Row:
 
 @dataclass(frozen=True)
 class Firing:
-    """A result: the window, the number of the firing, the time of the watermark at which it fires, and the rows since the last one."""
+    """A result: the window, the number of the firing, the time of the watermark at which it fires, and the rows since the firing before."""
 
     window: Span
     number: int

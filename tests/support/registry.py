@@ -9,7 +9,7 @@ from typing import Any
 from urllib.parse import unquote
 
 AT_ONCE = {"max.retries": 0}
-"""The client's configuration, with which it does not ask a registry again that did not answer."""
+"""The configuration of a client that does not repeat a request without an answer."""
 
 
 @contextmanager

@@ -56,7 +56,7 @@ class S3Server:
 
     @property
     def storage_options(self) -> dict[str, str]:
-        """deltalake's options for it."""
+        """deltalake's storage options for this server."""
         return {
             "AWS_ENDPOINT_URL": self.endpoint,
             "AWS_REGION": "us-east-1",

@@ -1,4 +1,4 @@
-"""The JVM that the processes of a test run share, so that it is started and compiled once: pytest starts it, its workers attach."""
+"""The JVM that the processes of a test run share, so that it starts and compiles its code only once: pytest starts it, workers attach."""
 
 import os
 import subprocess
@@ -23,7 +23,7 @@ _SMALL_PAGES = {"spark.buffer.pageSize": "1m"}
 """A sort or an aggregation takes memory by the page, by default 64 MB with this heap. The tests of three processes then fill the heap, and
 the JVM collects all garbage again and again: 0.5 s each time, in which no test goes on."""
 _LARGE_YOUNG_GENERATION = " -Xms4g -Xmn2g"
-"""Tests leave almost only garbage, and a collection takes as long as what survives it: the fewer, the better."""
+"""Tests leave almost only garbage. A collection takes longer the more objects survive it, so a few large collections are quickest."""
 
 
 @contextmanager

@@ -1,3 +1,5 @@
+"""The naive model of the interval join gives hand-written answers, and Flink's recorded answers where no deliberate difference applies."""
+
 from collections import Counter
 from dataclasses import dataclass
 from typing import Any
@@ -83,7 +85,7 @@ def test_a_residual_is_translated_to_the_result_columns():
     assert translated("L.v < R.v AND L.k = 'L.v' OR R.ts / 2 > L.`id`") == "left_v < right_v AND k = 'L.v' OR right_ts  DIV  2 > left_id"
 
 
-def test_a_residual_is_null_safe_only_where_it_says_so():
+def test_a_residual_compares_with_null_as_sql_does():
     low, none = Event(0, "L", 1, "a", 0, 1), Event(1, "R", 2, "a", 0, None)
     assert not predicate("L.v < R.v")(low, none)
     assert predicate("R.v IS NULL AND L.id <> R.id")(low, none)

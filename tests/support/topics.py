@@ -37,7 +37,7 @@ def send(
 
 
 class Lakes:
-    """Makes engines on one lake, each like a new process, that read topics."""
+    """Makes engines that read topics, all on one lake; each engine stands for a new process."""
 
     def __init__(self, spark: SparkSession, folder: Path, address: str) -> None:
         self.spark, self.folder, self.address = spark, folder, address
