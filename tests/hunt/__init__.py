@@ -1,0 +1,1 @@
+"""Random histories of actions and faults, compared with a model: `make hunt`."""

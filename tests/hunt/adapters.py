@@ -306,7 +306,7 @@ def _first_of(closing: ClosedRange) -> int | None:
 
 @dataclass(frozen=True)
 class SimMaintenance(Maintenance):
-    """Maintenance in memory: it deletes all but the newest commit of a log."""
+    """Maintenance in memory: a checkpoint deletes all but the newest version of a table."""
 
     lake: SimLake
 

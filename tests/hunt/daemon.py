@@ -68,7 +68,7 @@ class Daemon:
     schedule_storage: None = None  # no stream is supervised
 
     def all_logs(self, *_: Any, **__: Any) -> list[Any]:
-        """The events of a run: none of its steps has failed by a check."""
+        """The events of a run: none, so no step has failed by a check."""
         return []
 
     def get_run_records(self, filters: dg.RunsFilter, limit: int) -> list[Record]:
@@ -102,13 +102,13 @@ class Daemon:
 
     def _launch(self, sensor: str, request: dg.RunRequest, run: RunOf, faults: Sequence[Fault]) -> None:
         selected = None if request.asset_selection is None else frozenset(request.asset_selection)
-        of = Run(f"run-{len(self.records)}", dict(request.tags), asset_selection=selected)
-        record = Record(of, "ingest" if sensor == "new_input" else "advance", self.clock() / 1000)
+        launched = Run(f"run-{len(self.records)}", dict(request.tags), asset_selection=selected)
+        record = Record(launched, "ingest" if sensor == "new_input" else "advance", self.clock() / 1000)
         self.records.append(record)
         outcome, _ = run(_ingest if sensor == "new_input" else _advance(request.tags.get(RANGE_END)), faults)
         if outcome in ("killed", "paused"):  # the daemon does not get its result
             return
-        of.status = dg.DagsterRunStatus.SUCCESS if outcome == "done" else dg.DagsterRunStatus.FAILURE
+        launched.status = dg.DagsterRunStatus.SUCCESS if outcome == "done" else dg.DagsterRunStatus.FAILURE
         record.end_time = self.clock() / 1000
 
 

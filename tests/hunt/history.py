@@ -31,8 +31,8 @@ class History:
         return "\n".join([f"seed {self.seed}: {self.setup}", *(f"  {n}. {a}" for n, a in enumerate(self.actions, 1))])
 
 
-_KINDS = ("kill", "kill", "kill", "timeout", "lost", "lost", "stale")
-_ON = ("any", "write", "write", "point")
+_FAULT_KINDS = ("kill", "kill", "kill", "timeout", "lost", "lost", "stale")
+_COUNTED = ("any", "write", "write", "point")
 _MAX_NTH = {"any": 24, "write": 4, "point": 10}
 _WEIGHTS: dict[str, float] = {
     **{"land": 9, "ingest": 9, "advance": 9, "tick": 4, "account": 4, "meanwhile": 6},
@@ -52,7 +52,7 @@ _WEIGHTS: dict[str, float] = {
     **{"away": 1, "window": 0.5, "drop": 0.5, "rebuild_days": 1, "rebuild_tables": 1, "move": 1, "lose": 0.3, "restore": 0.5},
     **{"anew": 2.1, "cut": 2.1, "late": 3, "outage": 2.1, "audit": 2.1, "usurped": 2.1},
 }
-"""How often each kind of action is chosen. `World` has a method for each action, `_Making` one for each story of several actions."""
+"""How often each kind of action is chosen. `World` has a method for each action, `_Generator` one for each story of several actions."""
 _MEANWHILE = ("land", "ingest", "ingest", "advance", "advance", "drain", "maintain", "tick", "kill", "account", "watermark")
 _PAUSABLE = ("account", "account", "rebuild_days", "rebuild_tables", "advance", "advance", "ingest", "maintain", "drain")
 _WITH_FAULTS = frozenset(
@@ -72,13 +72,15 @@ def generate(seed: int, only: Sequence[str] = (), assets: Sequence[str] = ()) ->
     )
     rare = random.sample(sorted(_WEIGHTS), 12)  # a history has a few kinds only, so that most findings are short
     weights = {kind: n for kind, n in _WEIGHTS.items() if (kind in only if only else kind in rare or n > 2)}
-    making = _Making(random, setup)
+    generator = _Generator(random, setup)
     kinds = random.choices(list(weights), list(weights.values()), k=random.randint(2, 5) if only else random.randint(3, 10))
-    return History(seed, setup, tuple(action for kind in kinds for action in making.actions(kind)))
+    return History(seed, setup, tuple(action for kind in kinds for action in generator.actions(kind)))
 
 
 @dataclass
-class _Making:
+class _Generator:
+    """Makes the actions of a history: it numbers files, events and lakes, and knows the time and the window that earlier actions set."""
+
     random: Random
     setup: Setup
     files: int = 0
@@ -99,7 +101,7 @@ class _Making:
     def _story_meanwhile(self, who: int) -> Iterator[Action]:
         """A process is paused, others act meanwhile, and it resumes."""
         random = self.random
-        on = random.choice(_ON)
+        on = random.choice(_COUNTED)
         pauses = [Fault("pause", on, nth) for nth in sorted(random.sample(range(1, _MAX_NTH[on] + 1), random.randint(1, 3)))]
         first = random.choice(_PAUSABLE)
         yield self._action(first, who, tuple(pauses))
@@ -111,7 +113,7 @@ class _Making:
     def _story_anew(self, who: int) -> Iterator[Action]:
         """A table is deleted and recomputed, perhaps with other parameters, and then advanced, as are its readers."""
         table = self.random.choice([name for name in self.setup.assets if name in ("pairs", "counts")])
-        yield from self._closed(who)
+        yield from self._finalize_results(who)
         if self.random.random() < 0.7:
             yield self._action("window", who, ())
         yield Action("drop", who, (table,))
@@ -119,7 +121,7 @@ class _Making:
             yield Action("advance", who, (table, None)) if kind == "advance" else self._action(kind, who, ())
         yield from (Action("advance", who, (name, None)) for name in self.setup.assets)
 
-    def _closed(self, who: int) -> Iterator[Action]:
+    def _finalize_results(self, who: int) -> Iterator[Action]:
         """Every table finalizes some results."""
         for source in self.setup.sources:
             self.files, self.events = self.files + 1, self.events + 3
@@ -179,7 +181,7 @@ class _Making:
         yield Action("resume", who)
 
     def _story_outage(self, who: int) -> Iterator[Action]:
-        """A power cut loses commits, actions follow without them, and the backup is restored."""
+        """A power cut loses a commit, other actions follow without it, and the backup is restored."""
         if self.random.random() < 0.5:
             yield from (self._action(kind, who, ()) for kind in ("land", "ingest"))
         lost = f"events/{self._source()}", self.random.random() < 0.4
@@ -200,8 +202,8 @@ class _Making:
             return ()
         found: list[Fault] = []
         for _ in range(1 if random.random() < 0.8 else 2):
-            on = random.choice(_ON)
-            found.append(Fault(random.choice(_KINDS), on, random.randint(1, _MAX_NTH[on])))
+            on = random.choice(_COUNTED)
+            found.append(Fault(random.choice(_FAULT_KINDS), on, random.randint(1, _MAX_NTH[on])))
         return tuple(found)
 
     def _source(self) -> str:

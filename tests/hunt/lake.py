@@ -56,7 +56,7 @@ class SimTables(Lake):
 
     @property
     def sim(self) -> "SimLake":
-        """The current lake, of which this one is a snapshot."""
+        """The current lake: this one, or the lake of which this one is a snapshot."""
         live = self.live
         assert isinstance(live, SimLake)
         return live

@@ -8,7 +8,7 @@ from typing import Any
 from platform_defs.engine.inputs.identity import identity_of
 from platform_defs.engine.ledger.ledger import SourceBatch
 from tests.hunt.operators import SimAsOf
-from tests.hunt.store import Event, LandedFile, Row, Store
+from tests.hunt.store import Event, Row, Store
 from tests.hunt.world import CONTRACTS, RECIPES, Finding
 from tests.support.small_sources import DAY, HOUR, MINUTE
 
@@ -53,9 +53,6 @@ class ExpectedLake:
     _checked: dict[str, Any] = field(default_factory=dict)
     _steady: bool = True
     """Whether the clock has never been set back."""
-
-    def landed(self, file: LandedFile) -> None:
-        self.contents[file.source, file.name] = file.events
 
     def read_ledger(self) -> None:
         """Read the ledger, and check each batch against its files."""

@@ -1,4 +1,4 @@
-"""Runs a history, and shrinks one to the actions that still cause a finding."""
+"""Runs a history, and shrinks a history with a finding to fewer actions that still cause it."""
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
@@ -69,9 +69,10 @@ class Simulation:
         self.reconfigured |= action.kind in ("window", "drop", "rebuild_tables")
         self.damaged |= action.kind == "lose"
         world.act(action)
-        self._check(action)
+        self._check()
 
-    def _check(self, action: object) -> None:
+    def _check(self) -> None:
+        """Check the errors of the last operation, the ledger, the logs and the tables."""
         expected, world = self.expected, self.world
         for number, met_fault, error in world.errors:
             self._check_error(number, met_fault, error)
@@ -101,7 +102,7 @@ class Simulation:
         world = self.world
         for number in list(world.processes):
             world.finish(number)
-            self._check("finish")
+            self._check()
         world.act(Action("restore"))
         world.away.clear()
         world.restart_all()
@@ -126,7 +127,7 @@ class Simulation:
             launched = len(world.daemon.records)
             for sensor in ("new_input", "ledger_moved"):
                 world.act(Action("daemon", 0, (sensor,)))
-                self._check(sensor)
+                self._check()
             if launched == len(world.daemon.records) and world.daemon.is_quiet():
                 break
         self.expected.check_all_read()
@@ -142,8 +143,9 @@ class Simulation:
     def _is_refused(self, name: str) -> bool:
         """Whether a loss is why an asset is not advanced: the newest run failed, and the asset's error has the command that repairs it.
 
-        The asset has read a step that its input has lost, and computed again from other rows. The new step may correct results that the
-        asset has already used, so the asset must not go on. The sensors request no rebuild; `_follow_advice` runs the command later.
+        The asset has read a step of its input. The input has lost this step, and computed it again from other rows. The new step may
+        correct results that the asset has already used, so the asset must not go on. The sensors request no rebuild; `_follow_advice`
+        runs the command later.
         """
         if not self.damaged or not self.world.daemon.is_failing("advance"):
             return False
@@ -162,7 +164,7 @@ class Simulation:
             if world.outcome != "done":
                 failed = failed or f"{label} ends in {world.outcome}"
                 self._follow_advice(label, world.outcome)
-            self._check(label)
+            self._check()
         return failed
 
     def _follow_advice(self, label: str, outcome: str) -> None:

@@ -115,7 +115,7 @@ def test_the_recorded_findings_do_not_recur(name: str, seed: int) -> None:
     for setup, actions in FOUND[name]:
         faults = _with_the_rest(setup, actions)
         if any(missed.get(rest, fault.nth) < fault.nth for fault, rest in faults):
-            continue  # it equals a history that has run: the operation ended before that one's fault, and so before this one's
+            continue  # the same operation has ended before an earlier fault, so it ends before this one
         simulation = Simulation(History(seed, setup, tuple(actions)))
         if (finding := simulation()) is not None:
             found.append((simulation.history, finding))

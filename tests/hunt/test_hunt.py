@@ -23,7 +23,7 @@ from tests.hunt.mutants import MUTANTS
 from tests.hunt.operators import SimAsOf, SimJoin
 from tests.hunt.process import Fault, Process
 from tests.hunt.simulation import shrink, simulate
-from tests.hunt.store import Store
+from tests.hunt.store import Conflict, Store
 from tests.hunt.world import RECIPES, Action
 from tests.support.example_counts import example_count
 
@@ -78,7 +78,7 @@ def test_random_histories_equal_the_model() -> None:
 
 @pytest.mark.parametrize("change", [_join_with_lateness, pytest.param(_as_of_join, marks=pytest.mark.soak), _as_of_join_with_lateness])
 def test_histories_with_another_join_equal_the_model(monkeypatch: pytest.MonkeyPatch, change: Callable[[SimJoin], Operator]) -> None:
-    """Histories without a join run in the test above: here each of them would be the same again."""
+    """Histories without a join are left out: they would be the same as in the test above."""
     recipes = {window: {name: _changed(asset, change) for name, asset in recipe.items()} for window, recipe in RECIPES.items()}
     for module in (history, model, world):
         monkeypatch.setattr(module, "RECIPES", recipes)
@@ -107,7 +107,7 @@ def test_a_reintroduced_defect_is_found(number: str, monkeypatch: pytest.MonkeyP
             found = simulate(history)
         if found is not None and simulate(history) is None:
             return
-    pytest.fail(f"{BUDGET} histories did not find it")
+    pytest.fail(f"none of {BUDGET} histories found the defect")
 
 
 def test_a_finding_is_reproducible_also_after_shrinking(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -131,10 +131,12 @@ def test_an_action_prints_its_faults() -> None:
     assert str(Action("ingest", 1, (), (Fault("kill", "write", 2),))) == "ingest() by process 1 [kill at write 2]"
 
 
-def test_a_commit_on_an_outdated_version_fails() -> None:
+def test_a_commit_on_an_outdated_version_fails_and_a_lost_commit_is_restored() -> None:
     store = Store()
     assert store.commit("t", lambda rows: (*rows, (1,)), {}, written=1, seen=-1) == 0
     assert store.commit("t", lambda rows: (*rows, (2,)), {}, written=1) == 1
+    with pytest.raises(Conflict, match=r"^t$"):
+        store.commit("t", lambda rows: (*rows, (3,)), {}, written=1, seen=0)
     assert store.tables["t"].newest.rows == ((1,), (2,))
     assert store.lose("t", torn=False)
     assert (store.tables["t"].newest.rows, store.restore()) == (((1,),), [])

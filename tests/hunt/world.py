@@ -131,7 +131,7 @@ class World:
         return self.processes[number]
 
     def engine(self, number: int) -> SimEngine:
-        """Make the engine of a process with the configuration at its start."""
+        """Return the engine of a process; the first call makes it, with the configuration at that time."""
         if number not in self.engines:
             process = self.process(number)
             lake = SimLake(self.store.home, store=self.store, process=process, shares_leases=self.setup.owners == "leases")
