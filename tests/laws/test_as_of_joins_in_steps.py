@@ -50,14 +50,14 @@ ASSETS = [table(name, model) for name, model in MODELS.items()]
 AT_ONCE = [table(name, MODELS[name], "_at_once") for name in MODELS]
 SOURCES = [source("l"), source("r")]
 ACCOUNTED = ["aged", "changed", "arrived", "corrected"]
-"""The tables that were advanced in steps and whose accounts are compared with the rows. Of the others, the copy's account is checked."""
+"""The tables that are advanced in steps and whose accounts are compared with the rows. Of the other tables, the copy is checked."""
 ACCOUNTED_BY_STEP = ["aged", "arrived"]
 """Tables whose accounts by step must add up; a correction changes an earlier step's account."""
 
 
 @pytest.fixture(scope="module", autouse=True)
 def few_versions() -> Iterator[None]:
-    """Few versions count as many, so that they are kept."""
+    """A step keeps versions as soon as ten are new."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(kept_versions, "MANY_VERSIONS", 10)
         yield
@@ -73,7 +73,7 @@ def engine_and_steps(make_module_engine: MakeEngine) -> tuple[Engine, dict[str, 
         for name in MODELS:
             if number == 1 and name in ("kept", "arrived"):
                 run_and_die(lambda name=name: engine.advance(name), "advance.before_commit")
-            steps[name] += engine.steps(name, checked=name in LATENESS)  # later corrections change the account of an earlier step
+            steps[name] += engine.steps(name, checked=name in LATENESS)  # at once, because later corrections change the account of a step
     for name in MODELS:  # the copies of tables in `ACCOUNTED` have the same rows, so they are not accounted for
         assert [*engine.steps(f"{name}_at_once", checked=name not in ACCOUNTED)]
     return engine, steps
@@ -253,8 +253,8 @@ def test_a_join_by_arrival_waits_for_the_left_side_only(make_engine: MakeEngine)
     assert [engine.late_rows(name, "r", 5)[0] for name in ("arrived", "by_time")] == [0, 1]  # pyright: ignore[reportOptionalSubscript]
 
 
-def test_steps_of_few_rows_do_not_read_all_versions_again_for_each(make_engine: MakeEngine) -> None:
-    """The size of a step counts the rows of its range, so that many old versions do not make steps small."""
+def test_many_old_versions_do_not_make_steps_small(make_engine: MakeEngine) -> None:
+    """The size of a step counts the rows of its range, not the older versions that the step reads too."""
     engine = make_engine(SOURCES, [table("kept", AsOfModel("left"))], max_step=200)
     old = [Event("a", n, n * 1000) for n in range(400)]
     new = {side: [Event("a", n, 2 * HOUR + n * 1000) for n in range(100)] for side in "lr"}

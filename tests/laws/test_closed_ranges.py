@@ -30,7 +30,7 @@ from tests.support.small_sources import (
 
 
 def stream(seed: int, batches: int = 4, rows: int = 80, jitter: int = MINUTE // 2, late: float = 0.05) -> list[dict[str, list[Event]]]:
-    """Batches of two hours each, across midnight, out of order by less than the bound except for the late rows."""
+    """Batches of two hours each, across midnight. Rows on time are less than `jitter` ms before the start of their batch."""
     rng = random.Random(seed)
     keys = [None, *"abcdefgh"]
     batches_made: list[dict[str, list[Event]]] = []
@@ -74,7 +74,7 @@ BATCH = st.fixed_dictionaries({name: st.lists(EVENT, max_size=25) for name in ("
 def test_a_table_does_not_depend_on_its_steps_for_any_arrival_order(
     spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, batches: list[dict[str, list[Event]]], max_step: int
 ) -> None:
-    """Rows in any order, most of them late, and the smallest possible steps."""
+    """Rows in any order, most of them late, and small steps."""
     sources = {name: source(name) for name in ("l", "r")}
     assets = {name: join(name) for name in ("stepwise", "in_small_steps")}
     engine = Engine(Lake(str(tmp_path_factory.mktemp("any") / "lake")), sources, assets, lambda: spark, Clock())

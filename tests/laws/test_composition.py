@@ -1,4 +1,4 @@
-"""Operators read tables of others: after any steps, each table equals its operator over the rows of the tables that it reads.
+"""Operators over tables of other operators: after any steps, each table equals its operator over the rows of the tables that it reads.
 
 Chains of four tables are also compared with a naive model in plain Python (`chains`), which knows neither operators nor steps: after each
 batch, and at the end. After a rebuild of two damaged tables, every table has the same rows as before. Each key has the number of a
@@ -63,7 +63,7 @@ JOIN = IntervalJoin(on="k", lower="-2 minutes", upper="3 minutes", how="full")
 OUTER = replace(JOIN, allowed_lateness="5 minutes")
 BOTH, ALONE = "count_if(left_v IS NOT NULL AND right_v IS NOT NULL)", "count_if(left_v IS NULL OR right_v IS NULL)"
 BEST, RANKED = {"keys": "count(*)", "best": "max(best)"}, {"keys": "count(*)", "both": "sum(both)"}
-# Corrections let results match these conditions, and no longer match.
+# Corrections make some results match these conditions, and others no longer match.
 SOME, NOT_THREE = Shape(where="both + alone <> 4", select="*, both + alone AS results"), Shape(where="best <> 3")
 OF_SOURCES = [
     _asset("windows", WINDOWED, "l"),
@@ -193,7 +193,7 @@ def _compare_with_model(engine: Engine, model: Stream, names: Sequence[str]) -> 
 
 
 def _check(engine: Engine, assets: Sequence[DerivedAsset], found: Mapping[str, Sequence[str]]) -> None:
-    """Check the rows of tables against their operators over their input tables, as far as results are closed."""
+    """Check that each table has the closed results of its operator over its input tables."""
     derived = [asset for asset in assets if not {*asset.inputs} & engine.sources.keys()]
     tables = {name: engine.views.table(name) for asset in derived for name in (asset.name, *asset.inputs) if name in engine.assets}
     expected = {asset.name: _expected(engine, asset, tables).select(*tables[asset.name].columns) for asset in derived}

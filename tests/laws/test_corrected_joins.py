@@ -67,8 +67,8 @@ def run(make_module_engine: MakeEngine) -> tuple[Engine, dict[str, int]]:
     """An engine with two tables of every variant, and the number of corrections of each table.
 
     The first table is advanced after each batch, the last time after the drain; its copy (`_again`) once at the end.
-    The accounts of two of them are checked before and after the second advance, and before the last one. A test compares those after it
-    with the model.
+    The accounts of two tables are checked before and after the second advance, and before the last one. A test compares the accounts after
+    the last advance with the model.
     """
     assets = [_asset(name + again, name) for name in VARIANTS for again in ("", "_again")]
     counts = [DerivedAsset(name=f"counts{again}", inputs=(f"lateness_full{again}",), operator=COUNTS) for again in ("", "_again")]
@@ -171,7 +171,7 @@ def _ms(time: str) -> int:
 
 
 def test_the_change_feeds_contain_net_changes_only(run: tuple[Engine, dict[str, int]]) -> None:
-    """Joining late rows removes no result, unless a semi join gets an earlier pair, or there is an allowed lateness too."""
+    """Late rows that are joined remove no result, unless a semi join gets an earlier pair, or the join also has an allowed lateness."""
     engine, _ = run
     corrected = [name for name in VARIANTS if name not in ("semi", "anti")]
     changes = check_change_feeds(engine, [*corrected, "lateness_full_again"], by_spark=["lateness_full", "lateness_semi"])

@@ -23,7 +23,7 @@ LATENESS: dict[str, Any] = {"allowed_lateness": "1 hour"}
 
 
 def _tables(suffix: str) -> list[DerivedAsset]:
-    """A chain of joins by the left time, one by the right time of an inner join, and windows of the left time."""
+    """Two chained joins with the left time, an inner join with the right time, and windows over the first and over the inner join."""
     paid, sent = Preparation(select="k, v AS paid"), Preparation(select="k, v AS sent")
     first = IntervalJoin(on="k", lower="-2 minutes", upper="8 minutes", how="left", result_time="left", **LATENESS)
     second = IntervalJoin(on="k", lower="1 minute", upper="12 minutes", how="left", result_time="left", **LATENESS)
@@ -85,7 +85,7 @@ def _expected(batches: list[Mapping[str, list[Event]]]) -> dict[str, Counter[tup
 
 
 def _stored(engine: Engine) -> dict[str, Counter[tuple[Any, ...]]]:
-    """The rows of all tables, read by one query; of windows, a count for each of their aggregates that is not zero."""
+    """The rows of all tables, read by one query; of windows, each aggregate that is not zero."""
     frames = dict[str, DataFrame]()
     for name in engine.assets:
         table = engine.views.table(name)
@@ -123,7 +123,7 @@ def test_readers_of_a_join_with_the_time_of_a_row_equal_a_naive_model(make_engin
 
 
 def test_the_watermark_of_readers_waits_for_the_interval(make_engine: MakeEngine) -> None:
-    """The window of the left rows closes when no pair with such a row can come any more."""
+    """A window of left rows closes when no pair with one of its rows can come any more."""
     engine = make_engine([source(name) for name in "lrs"], _tables(""))
     replay(engine, [{name: [Event("a", 1, 5 * MINUTE), Event("a", 2, 15 * MINUTE)] for name in "lrs"}])
     for name in ("wide", "counts"):

@@ -157,8 +157,8 @@ def test_a_step_reads_as_many_rows_of_an_old_log_as_of_a_new_one(make_engine: Ma
     assert lasting.where(f"`{PERIOD_END}` < {mark - 2 * TTL}").isEmpty()
 
 
-def test_rows_that_are_late_do_not_let_a_step_read_the_log(make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    """First rows by event time drop a row behind the watermark; last rows use one, which may be within the TTL of a forgotten row."""
+def test_a_late_row_makes_a_step_read_the_log_only_if_it_is_used(make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`keep="first"` drops a row behind the watermark. `keep="last"` uses it: it may be within the TTL of a row that is not kept."""
     assets = [DerivedAsset(name=keep, inputs=("l",), operator=Deduplicate(by="k", keep=keep, ttl=TTL)) for keep in ("first", "last")]
     engine, rng = make_engine([source("l")], assets), random.Random(7)
     counted = RowsRead(engine, monkeypatch)

@@ -37,7 +37,7 @@ LENIENT = {"aggregates": {"n": "count(*)", "tens": "sum(tens)"}, "allowed_latene
 
 
 def tables(prepared: Preparation) -> list[DerivedAsset]:
-    """One table of each way to advance, and two that read another table."""
+    """At least one table of each way to advance, and one that reads another table."""
     both, left = {"l": prepared, "r": prepared}, {"l": prepared}
     in_minutes = WindowedAggregate(by="id", window=Tumbling(size="1 minute"), **LENIENT)
     several = Preparation(where="n > 0 AND tens > 10", select="* EXCEPT (n), n + 1 AS more")
@@ -108,7 +108,7 @@ def test_filtered_rows_are_counted_and_are_never_late(engine: Engine) -> None:
     filtered = {side: sum(a.filtered for a in days if a.side == side) for side in ("l", "r")}
     assert filtered == {"l": 3, "r": 2}
     assert {side: found[side, "accepted"] for side in filtered} == {"l": 10, "r": 7}
-    assert found["l", "late"] == 1, "Event 11 is late; event -10, as old as that, is filtered"
+    assert found["l", "late"] == 1, "Event 11 is late; event -10, which is older, is filtered"
     assert [a.filtered for a in engine.accounts.days("total")] == [2]
     assert [row["v"] for row in engine.views.late("pairs", "l").select((F.col("tens") / 10).alias("v")).collect()] == [11]
 

@@ -80,7 +80,7 @@ def test_the_account_finds_a_ranking_that_an_earlier_version_got_wrong(make_engi
 
 
 def test_a_step_in_which_a_rising_total_falls_is_computed_from_all_rows(make_engine: MakeEngine) -> None:
-    """The rows of the second batch were ingested before the source had its rule, so the total of `("a", -1)` falls."""
+    """The rows are ingested while the source does not have its rule yet, so the total of `("a", -1)` falls."""
     rule = RowRule("v_not_negative", "v >= 0", "quarantine")
     tables = [TOTALS, _best("best"), _best("explicit", strategy="retract")]
     earlier, engine = make_engine([source("l")], tables), make_engine([source("l", rules=(rule,))], tables)

@@ -24,12 +24,12 @@ from tests.support.example_operators import RunningTotal
 from tests.support.json_rows import json_rows_of
 from tests.support.small_sources import DAY, HOUR, MINUTE, Event, join, replay, source
 
-DAYS_OF = WindowedAggregate(by="k", window=Tumbling(size="6 hours"), aggregates={"n": "count(*)"}, allowed_lateness="2 hours")
+COUNTS = WindowedAggregate(by="k", window=Tumbling(size="6 hours"), aggregates={"n": "count(*)"}, allowed_lateness="2 hours")
 ASSETS = [
     join(),
     join("semi_pairs", how="semi", allowed_lateness="1 hour"),
     DerivedAsset(name="both", inputs=("l", "r"), operator=WindowJoin(on="k", window=Tumbling(size="8 hours"), how="full")),
-    DerivedAsset(name="counts", inputs=("l",), operator=DAYS_OF),
+    DerivedAsset(name="counts", inputs=("l",), operator=COUNTS),
     DerivedAsset(
         name="top",
         inputs=("counts",),
@@ -104,7 +104,7 @@ def both(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, cases: i
 def test_results_equal_those_of_a_run_without_retention(both: tuple[Engine, Engine], cases: int) -> None:
     kept, _ = both
     removed = {m.table: m for m in kept.maintain()}
-    assert [m.rows_removed for m in removed.values() if m.rows_removed] == [], "all has left before"
+    assert [m.rows_removed for m in removed.values() if m.rows_removed] == [], "earlier maintenance has removed the rows"
     assert removed["events/l"].kept_from == "2026-03-07"
     cut = cut_of(kept.lake, kept.sources["l"])
     assert cut is not None

@@ -58,7 +58,7 @@ def _rows(seed: int) -> dict[str, list[Event]]:
 
 
 def _batches(rows: Mapping[str, list[Event]], parts: int, seed: int) -> list[Mapping[str, list[Event]]]:
-    """The rows in batches, in an order of arrival that is less than a minute out of order."""
+    """The rows in batches. They arrive less than a minute out of order."""
     rng = random.Random(seed)
     arrivals = {side: sorted(events, key=lambda e: e.at + rng.randrange(MINUTE - 1)) for side, events in rows.items()}
     return [{side: events[part * 30 // parts : (part + 1) * 30 // parts] for side, events in arrivals.items()} for part in range(parts)]
