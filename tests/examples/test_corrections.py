@@ -45,8 +45,8 @@ south,2.50,2026-03-01T09:30:00Z
 ALARMS = "bike,alarm\na,tilted\nb,tilted\nb,tilted\nb,open\n"
 Expected = dict[tuple[str, ...], list[tuple[Any, ...]]]
 PRICE_COLUMNS = ("ride_id", "price", "since")
-# The watermark of rides is 11:58: five minutes behind 12:03, which is 90 minutes after their mean, and not behind 13:40.
-# That of joins is 11:25, the watermark of returns.
+# The watermark of rides is 11:58. It is five minutes behind 12:03, which is 90 minutes after the mean of all rides: 13:40 is an outlier.
+# The watermark of returns is 11:25, and so is that of joins.
 FIRST: Expected = {
     ("returned_rides", "ride_id", "return_id"): [("1", "r1"), ("2", None), ("3", "r3")],
     ("ride_prices", *PRICE_COLUMNS): [("1", 1, "08:00"), ("2", 1, "08:00"), ("3", 2, "08:00"), ("4", 2, "08:00")],

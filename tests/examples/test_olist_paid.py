@@ -82,7 +82,7 @@ INSERT INTO paid_leaders SELECT category, `rank`, seller_id, revenue FROM (
 INSERT INTO paid_weeks SELECT seller_id, window_start, window_end, COUNT(*) AS items, SUM(price) AS revenue
 FROM TABLE(TUMBLE(TABLE paid_items, DESCRIPTOR(paid_at), INTERVAL '7' DAY, INTERVAL '4' DAY)) GROUP BY seller_id, window_start, window_end;
 """
-"""The same tables as SQL, with a table for the order of each paid order's first payment."""
+"""The same tables in SQL."""
 _CSV = "'connector' = 'filesystem', 'format' = 'csv', 'tidemark.header' = 'true'"
 PIPELINES = {
     "python": Pipeline(sources=[orders(POLICY), payments(POLICY), order_items(POLICY)], tables=ASSETS),

@@ -47,7 +47,7 @@ def _clock(value: Any) -> Any:
 
 
 @pytest.mark.usefixtures("interpreted_plans")
-def test_each_table_of_the_pipeline(spark: SparkSession, tmp_path: Path) -> None:
+def test_each_table_has_the_expected_rows(spark: SparkSession, tmp_path: Path) -> None:
     sandbox = Sandbox(pipeline, tmp_path)
     for source, text in (("clicks", CLICKS), ("orders", ORDERS), ("payments", PAYMENTS), ("tiers", TIERS)):
         sandbox.land(source, "1.csv", text)

@@ -17,7 +17,7 @@ class Archive:
         sources: the sources.
         tables: the tables, each after the tables that it reads.
         batches: the rows by source that were ingested before the lake was packed. Each batch was followed by an advance of every table.
-        later: the rows that a later version ingests. With them, what an early result shows no longer depends on the steps before.
+        later: the rows that a later version ingests. After them, early results no longer depend on earlier steps.
         pause: how long (ms) after a batch the next one is ingested, by the ledger's clock.
     """
 

@@ -34,7 +34,7 @@ COLUMNS = {
     "last_met": ["k", _ms("window_start")],
     "starts": ["of_case", _ms("start"), "keys"],
 }
-"""What is compared of each table. Where ties have no order that a reader could know, the columns that depend on it are left out."""
+"""The columns of each table that are compared. Columns that depend on the order of ties are left out where nothing determines it."""
 ALWAYS_ADVANCED = ["windows", "by_count", "counts", "sums", "pairs", "pair_windows", "best_windows", "ranks"]
 """The tables that the test advances after each batch."""
 
@@ -48,7 +48,7 @@ def expected(stream: Stream) -> dict[str, list[tuple[Any, ...]]]:
 
 
 def _of_windows(stream: Stream) -> dict[str, Table]:
-    """Windowed aggregates that late rows correct, and what is made of them."""
+    """Windowed aggregates that late rows correct, and the tables over them."""
     last_mark = TWO - 2 + OF_WINDOWS  # after a window's start: `end - 1 + lateness <= watermark` is late
     read = [{"k": row.k, "v": row.v, "at": row.at} for row in stream.rows["l"] if not row.is_late(row.at // TWO * TWO + last_mark, "l")]
     windows = [
@@ -64,7 +64,7 @@ def _of_windows(stream: Stream) -> dict[str, Table]:
 
 
 def _of_counts(stream: Stream) -> dict[str, Table]:
-    """An aggregate that is updated, windows of its present rows, an aggregate of the windows, and windows of that."""
+    """An aggregate, windows of its current rows, an aggregate of these windows, windows of this aggregate; and the last rows of `r`."""
     read = [{"k": row.k, "v": row.v, "at": row.at} for row in stream.rows["l"]]
     counts = [key | _newest(rows) | {"n": len(rows)} for key, rows in grouped(read, ["k", "v"])]
     sums = [
@@ -85,7 +85,7 @@ def _of_counts(stream: Stream) -> dict[str, Table]:
 
 
 def _newest(rows: Table) -> Row:
-    """The row that is last by event time, of equal ones the last to arrive."""
+    """The last row by event time; of several rows at that time, the last to arrive."""
     newest = max(reversed(rows), key=lambda row: row["at"])
     return {**newest, "event_time": newest["at"]}
 

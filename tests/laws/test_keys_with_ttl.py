@@ -119,7 +119,7 @@ VALUES = {"alone": ("n", "kinds"), "last_pair": ("at",), "top_pairs": ("left_v",
 
 
 def _batches_of_pairs(seed: int) -> list[Mapping[str, list[Event]]]:
-    """Batches of both sides of a join, each up to 25 minutes behind the newest row."""
+    """Batches of both sides of a join, with rows up to half an hour behind the newest."""
     rng = random.Random(seed)
 
     def events(batch: int, most: int) -> list[Event]:

@@ -57,7 +57,10 @@ POINTS = {
 }
 """The points between the writes of each table's steps."""
 OF_STEPS = [CREATED | RESULTS, APPLIED | RESULTS, *({point} | RESULTS for point in sorted(KEPT))]
-"""The points of a step, by its number modulo 4. The attempt after a kill only finishes the step, and passes none."""
+"""The points at which the steps of a batch are killed, by its number modulo 4.
+
+The attempt after a kill only finishes the step, and passes none.
+"""
 
 
 def _batches(number: int) -> list[Mapping[str, list[Event]]]:

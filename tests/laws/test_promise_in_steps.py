@@ -1,4 +1,4 @@
-"""A Top-N with a promise of the user, or a derived one, that rows only move up: a step in which a row moves back gives no wrong ranking."""
+"""A Top-N whose rows only move up, as the user promises or the plan derives: a step in which a row moves back gives no wrong ranking."""
 
 import json
 import re

@@ -80,9 +80,9 @@ def test_a_change_removes_a_row_from_a_partition_that_it_does_not_name(make_engi
 
 
 def test_a_row_of_a_table_leaves_the_partition_of_the_row_that_it_replaces(make_engine: MakeEngine) -> None:
-    """The rows of each table stay when another one of their key is added. The last batch corrects a final result.
+    """In both tables, a row stays when a later row of its key is added; in the Top-N, the later row replaces it.
 
-    One table has final results, the other is an upserted table with another key.
+    One table has final results, of which the last batch corrects one. The other is an upserted table with another key.
     """
     aggregates, top = {"s": "sum(v)"}, TopN(by="s", order_by="k", rank_end=3, unique_key="k")
     sums: dict[str, Operator] = {

@@ -81,7 +81,7 @@ class Case:
 
     @cached_property
     def marks(self) -> list[int]:
-        """The watermarks except the final one, which never decrease, limited to `high`."""
+        """The watermarks except the final one, limited to `high`; none is below an earlier one."""
         raised, marks = self.low, list[int]()
         for item in self.stream:
             if isinstance(item, Mark):
@@ -101,7 +101,7 @@ class Case:
 
     @property
     def last_mark(self) -> int | None:
-        """The last watermark that Flink received."""
+        """The last watermark that Flink received, limited to `high`; None if it received none."""
         return self.high if self.drained else max(self.marks, default=None)
 
     def row(self, joined: Joined) -> Row:

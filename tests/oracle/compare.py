@@ -28,7 +28,7 @@ class CaseResult:
         why: the differences, or the reason why it was skipped.
         expected: how many rows Flink recorded, including late rows.
         direct: how many of them are equal in the engine's result.
-        drained: how many of those are final only after a drain, since the case has no end.
+        drained: how many of the equal rows are final only after a drain, since the case has no end.
         reasons: how many rows differ on purpose, by reason.
         clean: whether no difference had to be explained.
     """

@@ -33,7 +33,7 @@ _SCHEMA = pa.schema(
     {"case_id": pa.string(), "id": pa.int64(), "k": pa.string(), "sub": pa.string(), "v": pa.int64(), "n": pa.int64(), "ts": pa.int64()}
     | {"kind": pa.string(), "seq": pa.int64(), "arrival": pa.int64()}
 )
-_IMPROVES = {("agg_count", "DESC"), ("agg_max", "DESC"), ("agg_min", "ASC")}
+_MONOTONIC = {("agg_count", "DESC"), ("agg_max", "DESC"), ("agg_min", "ASC")}
 INCONSISTENT = "Flink's changelog is inconsistent here (a range without row numbers over input with deletes); compared with the true Top-N"
 REFUSED = "Flink refuses the function on a stream; compared with the naive model instead"
 
@@ -145,7 +145,7 @@ class Group:
         source, by = params["source"], ("case_id", *names(params["partition_by"]))
         keyed = {"retract_pk": ("case_id", "id"), "upsert": ("case_id", "id")}.get(source, ())
         keyed = _KEY_OF_TOTALS if source.startswith("agg_") else keyed
-        monotonic = (source, params["order_by"][0][1]) in _IMPROVES and params["rank_start"] == 1 and {*by} <= {*keyed}
+        monotonic = (source, params["order_by"][0][1]) in _MONOTONIC and params["rank_start"] == 1 and {*by} <= {*keyed}
         return TopN(
             by=by,
             order_by=order_by(params),

@@ -28,7 +28,7 @@ class Gathered:
     Args:
         cases: the cases that can be run.
         unreadable: files without a readable case, as failures.
-        others: the number of cases by operator, of unsupported operators.
+        others: the number of cases of each unsupported operator.
         windows: the cases of windowed operators.
         tops: the cases of Top-N.
     """

@@ -34,11 +34,11 @@ class AsOfModel:
 
     def __call__(self, left: Iterable[AsOfRow], right: Iterable[AsOfRow]) -> list[tuple[str, str | None, int | None]]:
         """The results, each as the id of its left row, the id of its version or None, and its time in ms."""
-        versions = [row for row in right if self._counts(row)]
+        versions = [row for row in right if self._is_version(row)]
         found = [(row.id, self._version(row, versions), row.t) for row in left]
         return found if self.how == "left" else [result for result in found if result[1] is not None]
 
-    def _counts(self, row: AsOfRow) -> bool:
+    def _is_version(self, row: AsOfRow) -> bool:
         return not self.change or row.op in ("+I", "+U", "-D")
 
     def _version(self, row: AsOfRow, versions: Iterable[AsOfRow]) -> str | None:

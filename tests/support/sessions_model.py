@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from tests.support.windows_model import Span
 
 Row = tuple[int, int]
-"""A time, and the identifier of a row."""
+"""The time of a row in ms, and its identifier."""
 
 
 def sessions(rows: Iterable[Row], gap: int, longest: int) -> dict[Span, list[Row]]:
-    """The sessions of rows of one key, cut where they are too long."""
+    """The sessions of rows of one key, by start and end in ms. A session that would be longer than `longest` is cut."""
     parts: list[tuple[int, list[Row]]] = []
     first = upto = before = 0
     for row in sorted(rows):
@@ -45,7 +45,10 @@ class SessionsModel:
     recorded: dict[Span, list[Row]] = field(default_factory=dict)
 
     def add_batch(self, rows: Sequence[Row], watermark: int | None) -> None:
-        """Add a batch: decide which of its rows are late, and record finalized sessions that other rows would change."""
+        """Add a batch, given the watermark before it.
+
+        Decide which of its rows are late, and record finalized sessions that other rows would change.
+        """
         if watermark is None or all(t > watermark for t, _ in rows):
             self.accepted_rows += rows
             return
