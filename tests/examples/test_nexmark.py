@@ -90,7 +90,7 @@ def test_a_text_of_nexmark_that_needs_a_change_is_refused_with_the_way_out(text:
 
 
 def _events(number: int) -> dict[str, list[Row]]:
-    """Rows by source, in the order of their arrival, which differs from that of their times by less than 3 s."""
+    """Rows by source, in the order of arrival. A row arrives less than 3 s after its time."""
     rng = random.Random(7)
     rows: dict[str, list[Row]] = {"person": [], "auction": [], "bid": []}
     delayed: list[tuple[int, str, Row]] = []

@@ -112,7 +112,7 @@ class Store:
 
         Args:
             table: the table.
-            change: returns the table's rows after the commit, from those before it.
+            change: computes the table's rows after the commit from the rows before it.
             metadata: the commit's metadata.
             written: how many rows it writes.
             seen: the version that the commit must follow (-1: none); None for any.
@@ -144,7 +144,7 @@ class Store:
         return self.tables[table].step if table in self.tables else -1
 
     def identity(self, table: str) -> str:
-        """The identity of a table, which a recreated one does not share."""
+        """The identity of a table, empty if there is none. A recreated table has another one."""
         return self.tables[table].identity if table in self.tables else ""
 
     def drop(self, table: str) -> None:
@@ -206,8 +206,8 @@ def _is_harmless(lost: Lost, *, is_log: bool) -> bool:
     Three kinds of commits change no row and record nothing new: one that takes over the rows of a killed attempt, a compaction, and the
     commit after it with which maintenance repeats the metadata of earlier commits. Uncommitted rows are ingested again from their file,
     and a removal of them is repeated later.
-    A torn commit is an empty file here, which readers skip, so its loss is as harmless as that of a missing one. A truncated commit
-    cannot be read, and nothing can be written after it.
+    A torn commit is an empty file here. Readers skip it, so it is as harmless as a missing commit. A truncated commit cannot be read, and
+    nothing can be written after it.
     """
     recorded = {key: value for key, value in lost.commit.metadata.items() if key not in ("id", "rows_of")}
     rows, rows_before = {*lost.commit.rows}, {*lost.before.rows}

@@ -82,7 +82,7 @@ def _repeated_metadata_lost() -> Iterator[Case]:
 
 
 def _lost_step_read() -> Iterator[Case]:
-    """A reader has read a step. Its table loses the step, and corrects a closed window in another one of the same number."""
+    """A reader has read a step of a table. The table loses it, and makes another step of this number, which corrects a closed window."""
     files = ((NOON - 90 * MINUTE, NOON + 2 * MINUTE), (NOON + 4 * MINUTE,), (NOON - MINUTE, NOON + 30 * MINUTE))
     land = [
         Action("land", 0, ("a", f"{n}.jsonl", tuple(Event(10 * n + i, "x", t) for i, t in enumerate(times))))
@@ -158,7 +158,7 @@ def test_a_row_is_quarantined_by_a_clock_that_the_ledger_does_not_record() -> No
 
 
 def test_rows_of_a_killed_try_that_another_clock_decided_are_not_taken_over() -> None:
-    """By the clock of the killed try the first row is too far in the future; by that of the next the second row is its duplicate."""
+    """By the clock of the killed try, the first row is too far in the future. By the next clock it is not: the second is its duplicate."""
     rows = Event(1, "y", NOON + 3_000), Event(1, "x", NOON - 10_000)
     land = Action("land", 0, ("a", "1.jsonl", rows))
     for nth in range(1, 9):

@@ -28,7 +28,7 @@ from tests.hunt.world import RECIPES, Action
 from tests.support.example_counts import example_count
 
 HISTORIES = 120
-"""`make test` runs those of these histories that have a new kind, `make test-fast` only those of the first quarter.
+"""`make test` runs each of these histories that has a new kind, `make test-fast` only considers the first quarter. See `_kinds`.
 
 `make hunt` runs thousands.
 """

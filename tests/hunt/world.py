@@ -197,7 +197,7 @@ class World:
         return None
 
     def record_error(self, process: Process, error: Exception) -> None:
-        """Record an error of an operation, which is checked after the action."""
+        """Record the error of an operation. It is checked after the action."""
         self.errors.append((process.number, process.met_fault, error))
 
     daemon: Daemon = field(init=False)

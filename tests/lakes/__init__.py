@@ -1,1 +1,1 @@
-"""Lakes that earlier versions of the project wrote, which later ones must read, advance, rebuild and account for."""
+"""Lakes that earlier versions of the project wrote. Later versions must read, advance, rebuild and account for them."""

@@ -1,4 +1,4 @@
-"""The tables of `test_composition` by the naive model: the columns of each, and its rows from those of the tables that it reads."""
+"""The tables of `test_composition` by the naive model: the compared columns of each table, and its rows, computed from its inputs' rows."""
 
 from typing import Any
 

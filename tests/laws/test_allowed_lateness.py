@@ -67,7 +67,7 @@ def _run(engine: Engine, stepwise: list[str], at_once: list[str], batches: list[
 
 @pytest.fixture(scope="module")
 def chain(make_module_engine: MakeEngine) -> tuple[Engine, int]:
-    """An aggregate, its Top-K and another aggregate over that; each is advanced after every batch, and a copy of it once at the end.
+    """Two aggregates, a Top-K of one, and an aggregate of the Top-K. Each is advanced after every batch, and a copy once at the end.
 
     The second and the third batch correct a tumbling window, a sliding window and its Top-K.
     """

@@ -65,7 +65,7 @@ def few_versions() -> Iterator[None]:
 
 @pytest.fixture(scope="module")
 def engine_and_steps(make_module_engine: MakeEngine) -> tuple[Engine, dict[str, list[Step]]]:
-    """Tables that were advanced after each batch, with a kill after a commit, and copies of them that were advanced once."""
+    """Tables that were advanced after each batch, two of them with a kill before a commit, and copies that were advanced once."""
     engine = make_module_engine(SOURCES, [*ASSETS, *AT_ONCE])
     steps: dict[str, list[Step]] = {name: [] for name in MODELS}
     for number, batch in enumerate(stream(1, batches=3, rows=80)):  # versions are kept, replaced, and replaced again after a kill

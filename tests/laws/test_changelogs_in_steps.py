@@ -1,4 +1,4 @@
-"""Leaderboards of an upserted table: whatever steps read its changelog, each one equals its operator over the whole log."""
+"""Leaderboards over an upserted table equal their operators over the whole log, whichever steps read the table's changelog."""
 
 import random
 from collections import Counter

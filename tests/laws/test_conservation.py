@@ -88,11 +88,11 @@ CORRUPTIONS: dict[str, tuple[Callable[[DataFrame], DataFrame], set[tuple[str, st
     "nothing is altered": (lambda rows: rows, set()),
 }
 PERIOD = 4
-"""Days from the rows of one corruption to those of the next: each is done to a copy of BATCH with later times."""
+"""How many days one corruption is after another: each has its own copy of BATCH, with later times."""
 
 
 def test_a_corrupted_result_names_its_side_and_day_and_a_rebuild_repairs_it(make_engine: MakeEngine) -> None:
-    """All corruptions are done to one table, each to the results of its own days."""
+    """One table gets all corruptions, each in the results of its own days."""
     engine = make_engine(SOURCES, ASSETS[:1])
     later = [n * PERIOD * DAY for n in range(len(CORRUPTIONS))]
     copies = {side: [replace(event, at=event.at + by) for by in later for event in events] for side, events in BATCH.items()}

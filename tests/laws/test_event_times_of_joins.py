@@ -19,7 +19,7 @@ Rows = list[tuple[str, int, int]]
 CASES, BATCHES = 250, 3
 SIZE = 10 * MINUTE
 LATENESS: dict[str, Any] = {"allowed_lateness": "1 hour"}
-"""No row is late: rows behind closed results correct them, and so those of the readers."""
+"""No row is late: a row behind closed results corrects them, and the results of their readers."""
 
 
 def _tables(suffix: str) -> list[DerivedAsset]:

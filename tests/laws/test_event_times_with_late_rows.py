@@ -25,7 +25,7 @@ from tests.support.small_sources import MINUTE, START, Event, law_violations, re
 
 SIZE = 5 * MINUTE
 NEWEST_MINUTES = [0, 5, 25]
-"""The time of the newest row of each batch, in minutes after that of the first batch. The last batch closes most windows of the others."""
+"""For each batch, how many minutes its newest row is after the newest row of the first batch. The last one closes most earlier windows."""
 BOUNDS: dict[str, Any] = {"on": "k", "lower": "-2 minutes", "upper": "8 minutes"}
 JOINED, LATENESS = {"late_rows": "join"}, {"allowed_lateness": "12 minutes"}
 LEFT, RIGHT = {"result_time": "left"}, {"result_time": "right"}

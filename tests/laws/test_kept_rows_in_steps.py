@@ -1,4 +1,4 @@
-"""Kept rows: a step reads no more of an old log than of a new one, and the kept rows are those of the log after any disturbance."""
+"""Kept rows: a step reads no more of an old log than of a new one, and after any disturbance the kept rows are those that the log gives."""
 
 import random
 import shutil
@@ -51,7 +51,7 @@ def _events(rng: random.Random, batch: int, rows: int = 6) -> list[Event]:
 
 
 def _check(engine: Engine) -> None:
-    """The tables and the kept rows are those of the log."""
+    """Check that all accounts hold, and that kept rows are those that the operator selects from the whole log."""
     log = read_log(engine.workspace, "l", engine.ledger.head).drop("event_time_raw")
     for name in engine.assets:
         assert all(account.holds for account in engine.accounts.days(name)), name
@@ -123,7 +123,7 @@ def test_a_repair_forgets_the_kept_rows(make_engine: MakeEngine) -> None:
 def test_kept_rows_follow_a_table_that_was_deleted_and_begins_anew(make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(kept_versions, "MANY_VERSIONS", 4)
     engine, rng = make_engine([source("l"), source("r")], [AGED[0], AGED[2]]), random.Random(6)
-    for batch in range(4):  # the kept versions are written in the first step, and the last step reads those that were written again
+    for batch in range(4):  # the first step writes the kept versions, a later one writes them again, and the last reads those
         if batch == 2:  # as docs/explanation/reliability.md says for a damaged table
             assert engine.lake.delta("kept_rows/joined") is not None
             for table in ("replaced", "changelog/replaced", "joined"):

@@ -92,7 +92,7 @@ def test_after_each_batch_each_table_equals_the_model(make_engine: MakeEngine, c
     for name in TABLES:
         assert found[f"folded {name}"] == found[name] != [], name
         assert all(account.holds for account in engine.accounts.days(name)), name
-    clock.pass_ms(30 * MINUTE)  # without rows, the watermark removes expired keys, and the clock those of `idle`
+    clock.pass_ms(30 * MINUTE)  # without new rows, the watermark removes the keys of `removed` and `last`, and the clock the keys of `idle`
     engine.ingestion.control_batches.watermark({"l": START + 80 * MINUTE})
     assert engine.pending.upserted_tables() == ["removed", "idle", "last"]
     for name in ("removed", "idle", "last"):
@@ -155,7 +155,7 @@ def _model_of_pairs(engine: Engine, pairs: Sequence[tuple[Any, ...]]) -> Rows:
 
 
 def _read(engine: Engine) -> tuple[Rows, list[tuple[Any, ...]]]:
-    """The rows of each table, and those of the pairs with the positions of their left rows; one query."""
+    """The rows of each table, and the pairs with the positions of their left rows, read by one query."""
     frames = {name: engine.views.table(name) for name in OF_PAIRS}
     frames["last_pair"] = frames["last_pair"].withColumn("at", F.unix_millis("event_time"))
     tables = {name: rows.select("k", *VALUES.get(name, ("n", "total"))) for name, rows in frames.items()}

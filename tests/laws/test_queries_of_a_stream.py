@@ -1,4 +1,4 @@
-"""Tables with `streams_as="query"`: after each step a table equals the closed ranges up to its watermark, whatever became of its query."""
+"""Tables with `streams_as="query"`: each step gives the closed ranges up to the table's watermark, also after its query failed or ended."""
 
 import random
 from collections.abc import Iterator
@@ -54,7 +54,7 @@ def _batches(seed: int, count: int) -> Iterator[dict[str, list[Event]]]:
 
 @pytest.fixture
 def make(make_engine: MakeEngine) -> Iterator[Any]:
-    """Makes an engine with tables, whose queries end after the test."""
+    """Makes an engine whose tables are computed by queries. The queries end after the test."""
     made = list[Engine]()
 
     def make(tables: list[DerivedAsset]) -> Engine:
@@ -100,7 +100,7 @@ def _kill(engine: Engine) -> None:
     faults.install(None)
 
 
-def test_a_table_equals_closed_ranges_at_each_step_whatever_becomes_of_its_query(make: Any) -> None:
+def test_a_table_equals_closed_ranges_at_each_step_also_after_its_query_failed(make: Any) -> None:
     engine, used = make([_table("join", JOIN), _table("sliding", SLIDING)]), list[set[int]]()
     for n, batch in enumerate(_batches(1, 4)):
         replay(engine, [batch])

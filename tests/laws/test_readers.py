@@ -240,7 +240,7 @@ _SLOW = {"deadline": None, "suppress_health_check": list(HealthCheck)}
 
 
 def _have_options(cases: tuple[Case, ...]) -> bool:
-    """Whether a source has options. Hypothesis begins with the simplest files and no options; tests of the formats read such files."""
+    """Whether a source has options. Hypothesis begins with the simplest files and no options; tests of the formats read these."""
     return any(case.contract.options for case in cases)
 
 

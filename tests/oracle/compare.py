@@ -27,7 +27,7 @@ class CaseResult:
         status: passed, failed or skipped.
         why: the differences, or the reason why it was skipped.
         expected: how many rows Flink recorded, including late rows.
-        direct: how many of them are equal in the engine's result.
+        direct: how many of these rows the engine has too.
         drained: how many of the equal rows are final only after a drain, since the case has no end.
         reasons: how many rows differ on purpose, by reason.
         clean: whether no difference had to be explained.

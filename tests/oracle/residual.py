@@ -19,7 +19,7 @@ class ResidualError(ValueError):
 
 
 def translated(residual: str) -> str:
-    """The residual with the result's names: `L.v` is `left_v`, and the key has one name. Division is that of integers, as in Flink."""
+    """The residual with the result's names: `L.v` becomes `left_v`, the key of a side `k`, and `/` a division of integers, as in Flink."""
 
     def replacement(found: re.Match[str]) -> str:
         if found[0] == "/":

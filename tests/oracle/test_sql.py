@@ -105,7 +105,7 @@ def frame(spark: SparkSession, rows: Sequence[Mapping[str, Any]], operator: Any)
 
 
 def expected(case: Mapping[str, Any]) -> Counter[str]:
-    """Flink's final rows; for a case without an end, those of windows that were closed."""
+    """Flink's final rows; for a case without an end, only the rows of closed windows."""
     rows = case[DIFFERS.get(case["name"], "expected_final" if "expected_final" in case else "expected")]
     return Counter(text_of(row) for row in rows)
 

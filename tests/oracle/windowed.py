@@ -294,7 +294,7 @@ def _frame(spark: SparkSession, rows: Sequence[Mapping[str, Any]], schema: pa.Sc
 def _with_lateness_decisions(spark: SparkSession, cases: Sequence[WindowCase]) -> DataFrame:
     """The on-time rows of session cases with their recorded sessions; lateness is decided row by row, in order of arrival.
 
-    A decision depends on those before it. One query makes all decisions, and is repeated until they are those that it assumes.
+    A decision depends on earlier decisions. One query makes all of them from assumed ones, and is repeated until both are equal.
     """
     decided = _Decisions()
     for _ in range(max(len([*case.rows()]) for case in cases) + 2):
@@ -315,8 +315,8 @@ def _accepted_rows(cases: Sequence[WindowCase], decisions: _Decisions) -> list[d
 def _decide(spark: SparkSession, cases: Sequence[WindowCase], assumed: _Decisions) -> _Decisions:
     """The decisions of our operator for each row that is behind its watermark.
 
-    A query has one watermark, 0. So each such row is decided in a copy of the rows up to it, with times relative to its watermark. Moved
-    times change no decision, because no session is so long that it is cut.
+    A query has one watermark, 0. So each of these rows is decided in a copy of the rows up to it, with times relative to its watermark.
+    Moved times change no decision, because no session is so long that it is cut.
     """
     sessions = window(cases[0].params["window"])
     assert isinstance(sessions, Session)

@@ -57,7 +57,7 @@ def _reuse_engines(patch: pytest.MonkeyPatch, module: Any, storage: type) -> Non
 
 
 def _create_all(create: Callable[[Connection], None], script: list[str], connection: Connection) -> None:
-    """Create the tables of an empty database by the statements that created those of the first one."""
+    """Create the tables of an empty database; from the second database on, by the SQL that created the tables of the first."""
     database: Any = connection.connection
     if script:
         database.executescript(";".join(script))

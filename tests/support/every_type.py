@@ -33,7 +33,7 @@ def rows_of_every_type(spark: SparkSession, first: int, end: int, **more: str) -
     Args:
         spark: the session.
         first: the key of the first row.
-        end: the key after that of the last row.
+        end: the key of the last row, plus 1.
         more: the SQL of further columns, by name.
     """
     nullable = {name: sql if name == "k" else f"if(id % 5 = 4, null, {sql})" for name, sql in EVERY_TYPE.items()}

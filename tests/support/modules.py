@@ -1,4 +1,4 @@
-"""Modules that a test wrote: imported from a folder of its own."""
+"""Imports modules that a test has written into a folder."""
 
 import importlib
 import os

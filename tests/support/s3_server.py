@@ -146,7 +146,7 @@ def _serve(port: int) -> None:
             if str(code) >= "400":
                 super().log_request(code, size)
 
-    # moto's own app looks for the service of each request, which takes as long as the answer
+    # moto's own app finds out the service of each request, which takes as long as answering it
     app = _LikeAStore(create_backend_app("s3"))
     # a list has the times of its objects as text, and parsing them takes a third of its time
     with patch("moto.core.serialize.parse_to_aware_datetime", cache(parse_to_aware_datetime)):
