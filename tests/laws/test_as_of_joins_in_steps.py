@@ -129,7 +129,9 @@ def test_a_table_equals_a_naive_model_of_the_log(engine_and_steps: tuple[Engine,
 def test_a_table_does_not_depend_on_its_steps(engine_and_steps: tuple[Engine, dict[str, list[Step]]], rows: Rows, name: str) -> None:
     engine, steps = engine_and_steps
     assert len(steps[name]) > 2
-    assert (engine.lake.delta(f"kept_rows/{name}") is not None) == (MODELS[name].max_age is None), "the newest versions are kept"
+    assert (engine.lake.delta(f"kept_rows/{name}") is not None) == (MODELS[name].max_age is None), (
+        "versions are kept if they have no maximum age"
+    )
     assert rows.tables[name] == rows.tables[f"{name}_at_once"]
 
 

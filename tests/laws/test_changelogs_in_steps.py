@@ -38,7 +38,7 @@ def _batches(seed: int, parts: int) -> list[Mapping[str, list[Event]]]:
 
 
 @pytest.mark.parametrize("names", [["most", "fewest"], pytest.param([*TOPS], marks=pytest.mark.soak)], ids=len)
-def test_after_each_step_a_leaderboard_equals_that_of_its_upstream_table(make_engine: MakeEngine, names: list[str]) -> None:
+def test_leaderboards_in_steps_equal_those_of_the_whole_log_and_show_earlier_states(make_engine: MakeEngine, names: list[str]) -> None:
     """`most` merges changes, the others recompute changed keys. `most` reads one step at a time, the others read several."""
     tops = {name: TOPS[name] for name in names}
     assets = {"counts": DerivedAsset(name="counts", inputs=("l",), operator=COUNTS)}

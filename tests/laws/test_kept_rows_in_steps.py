@@ -107,7 +107,7 @@ def test_kept_rows_survive_kills_deletion_rebuilds_and_late_rows(
     _check(engine)
 
 
-def test_a_repair_forgets_the_kept_rows(make_engine: MakeEngine) -> None:
+def test_a_rebuild_of_days_repairs_the_kept_rows(make_engine: MakeEngine) -> None:
     engine, rng = make_engine([source("l")], _assets(["replaced"])), random.Random(4)
     replay(engine, [{"l": _events(rng, 0)}])
     engine.advance("replaced")
@@ -120,7 +120,9 @@ def test_a_repair_forgets_the_kept_rows(make_engine: MakeEngine) -> None:
     _check(engine)
 
 
-def test_kept_rows_follow_a_table_that_was_deleted_and_begins_anew(make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_kept_rows_are_correct_after_a_table_was_deleted_and_computed_again(
+    make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setattr(kept_versions, "MANY_VERSIONS", 4)
     engine, rng = make_engine([source("l"), source("r")], [AGED[0], AGED[2]]), random.Random(6)
     for batch in range(4):  # the first step writes the kept versions, a later one writes them again, and the last reads those

@@ -196,13 +196,17 @@ def _cases(draw: st.DrawFn, name: str, files: int) -> Case:
 
 
 def _rows_by_file(engine: Engine) -> dict[str, Counter[int]]:
-    """How many rows of each file are in the log and the quarantine of a source, by the rank of the file in the batch."""
+    """How many rows of each file are in the log and the quarantine of a source, by the rank of the file in the batch.
+
+    Each row of the quarantine must have a reason.
+    """
     found, ranks = {name: Counter[int]() for name in engine.sources}, list[DataFrame]()
     for name, contract in engine.sources.items():
-        for table in (contract.log, contract.quarantine):
+        for table, reason in ((contract.log, F.lit("accepted")), (contract.quarantine, F.col("reason"))):
             if engine.lake.delta(table) is not None:
-                ranks.append(engine.views.table(table).select(F.lit(name), F.shiftright(F.col(ARRIVAL), RANK_BITS)))
-    for name, rank in reduce(DataFrame.union, ranks).collect():
+                ranks.append(engine.views.table(table).select(F.lit(name), F.shiftright(F.col(ARRIVAL), RANK_BITS), reason))
+    for name, rank, reason in reduce(DataFrame.union, ranks).collect():
+        assert reason, (name, rank)
         found[name][rank] += 1
     return found
 
@@ -253,7 +257,7 @@ def test_every_line_is_ingested_or_quarantined_with_a_reason(make_module_engine:
 @pytest.mark.soak
 @given(st.tuples(_cases("s0", 10)))
 @settings(max_examples=100, **_SLOW)
-def test_every_line_of_many_files_is_ingested_or_quarantined(make_module_engine: MakeEngine, cases: tuple[Case, ...]) -> None:
+def test_every_line_of_many_files_is_ingested_or_quarantined_with_a_reason(make_module_engine: MakeEngine, cases: tuple[Case, ...]) -> None:
     _check_every_line(make_module_engine, _root(make_module_engine), cases)
 
 

@@ -116,7 +116,7 @@ def test_results_equal_those_of_a_run_without_retention(both: tuple[Engine, Engi
     assert [name for name, rows in found.items() if len(rows) < cases // 2] == []
 
 
-def test_lateness_decisions_leave_with_their_rows(both: tuple[Engine, Engine]) -> None:
+def test_lateness_decisions_are_removed_with_their_rows(both: tuple[Engine, Engine]) -> None:
     kept, whole = ({row.seq for row in of.lake.read(of.spark, "verdicts/visits").collect()} for of in both)
     assert kept == {seq for seq in whole if seq > 4}
     assert kept < whole

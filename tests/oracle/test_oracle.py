@@ -199,5 +199,5 @@ def test_an_error_that_no_windowed_case_has_alone_is_raised(monkeypatch: pytest.
         _run_windows(tmp_path, monkeypatch, lambda names: len(names) > 1)
 
 
-def test_nulls_of_an_order_are_read():
+def test_the_position_of_nulls_in_an_order_is_read():
     assert order_by({"order_by": [["v", "DESC", "LAST"], ["id", "ASC"]]}) == ["v DESC NULLS LAST", "id ASC"]

@@ -162,7 +162,7 @@ def test_the_bounds_of_all_interval_joins_are_those_of_flink():
     assert len(joins) > 30
 
 
-def test_what_flink_refuses_is_refused():
+def test_a_variable_end_of_the_ranks_of_an_aggregate_is_refused_as_in_flink():
     refused = [c for c in cases() if c["name"] in REFUSED]
     assert refused
     for case in refused:

@@ -65,7 +65,7 @@ def test_a_case_without_results_is_compared():
     assert [compare(case, found).status for found in (Counter[Row](), Counter([()]))] == ["passed", "failed"]
 
 
-def test_the_ranks_of_the_last_firing_in_a_step_count():
+def test_only_the_ranks_of_the_last_firing_in_a_step_are_compared():
     first, again, second = ({"step": 5, "window_end": 1000, "rank": rank, "key": key} for rank, key in ((1, "a"), (1, "b"), (2, "a")))
     assert newest_ranks([first, again, second]) == [again, second]
 
