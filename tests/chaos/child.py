@@ -69,6 +69,10 @@ class Child:
         instructions: its instructions.
         send: sends a message to the parent.
         connect: makes the session.
+        clock: the wall clock, set by each action.
+        passed: how often the current action has passed each point.
+        current: the index of the current action.
+        mutex: held while a point is passed.
     """
 
     instructions: Instructions

@@ -38,6 +38,8 @@ class Planner:
         passages: the points that an undisturbed run passes.
         kills: how many kills the run needs.
         min_kills_per_point: the kills that each point gets before points are chosen at random.
+        kills_by_point: the kills so far.
+        by_action: the kills so far by point and kind of action.
     """
 
     actions: list[Action]

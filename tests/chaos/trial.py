@@ -45,6 +45,8 @@ class Trial:
         archive: the class data archive; None for none.
         log: writes a line of progress.
         session_file: the file of a served session, in whose JVM the processes work; empty for a JVM for each.
+        passages: the points that the undisturbed run passes, by the index of an action.
+        last_check: the message of the last `verify` action.
     """
 
     home: Path

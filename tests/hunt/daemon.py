@@ -59,6 +59,9 @@ class Daemon:
 
     Args:
         clock: the wall clock, in epoch ms.
+        cursors: the cursor of each sensor.
+        keys: the run keys that were launched, each with its sensor.
+        records: the records of all runs, the oldest first.
     """
 
     clock: Callable[[], int]

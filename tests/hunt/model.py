@@ -19,11 +19,24 @@ POSITION_BITS = 42
 
 
 _WINDOW_OF_OPERATOR = {identity_of(asset): window for window, recipe in RECIPES.items() for asset in recipe.values()}
+"""The key in `RECIPES` of an asset, by its identity."""
 
 
 @dataclass(slots=True)
 class _Source:
-    """The state of a source after some batches."""
+    """The state of a source after some batches.
+
+    Args:
+        watermark: its watermark.
+        newest: its newest event time.
+        is_idle: whether it is idle.
+        active_at: when it last had rows, a watermark or a drain.
+        read: the names of the files that were read.
+        accepted: the rows of its log.
+        rejects: the batch and the arrival of each quarantined row.
+        watermarks: the watermark after each batch; index 0 is before the first.
+        idle: whether it was idle after each batch; index 0 is before the first.
+    """
 
     watermark: int | None = None
     newest: int | None = None

@@ -14,7 +14,7 @@ Row = tuple[Any, ...]
 
 @dataclass(frozen=True, slots=True)
 class Version:
-    """One commit of a table, and the rows of the table after it."""
+    """One commit of a table, and the rows of the table after it; `written` is the number of rows that the commit wrote."""
 
     number: int
     rows: tuple[Row, ...]

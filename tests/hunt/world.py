@@ -54,6 +54,7 @@ def _count(window: int, lateness: int) -> SimCount:
 
 
 RECIPES: Mapping[int, Mapping[str, DerivedAsset]] = {n: _assets(n * MINUTE) for n in (10, 15)}
+"""The assets by name, for each size of the windows of `counts` in minutes."""
 
 
 @dataclass(frozen=True)
@@ -105,6 +106,15 @@ class World:
     Args:
         setup: the fixed parameters.
         make: makes the engine of a process.
+        store: the state that outlives processes.
+        clock: the wall clock; a process adds its own skew.
+        away: the sources that are left out of the configuration.
+        window: the size of the windows of `counts`, in minutes.
+        processes: the processes by number.
+        engines: the engine of each process that has made one.
+        current: the process that runs.
+        outcome: how the last operation ended: `done`, `killed`, `paused`, or the type and text of an error.
+        failed: findings of operations, raised in the main thread.
     """
 
     setup: Setup

@@ -8,7 +8,7 @@ row, and our changes are compared with the exact difference between two leaderbo
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
@@ -131,12 +131,13 @@ class Group:
 
     Args:
         cases: the cases.
+        current: the leaderboards after the last micro-batch; None before the first.
+        totals: the rows of the upstream aggregate after the last micro-batch; None before the first, or if there is no aggregate.
     """
 
     cases: Sequence[TopNCase]
     current: DataFrame | None = None
     totals: DataFrame | None = None
-    wrong: list[str] = field(default_factory=list)
 
     @cached_property
     def top(self) -> TopN:
