@@ -75,7 +75,7 @@ def _simulate_all(seeds: range) -> list[Found]:
 
 
 def show(kind: str, findings: list[Found]) -> None:
-    """Print one shrunk finding of a kind, and how to repeat it."""
+    """Print one shrunk finding of a kind, and how to reproduce it."""
     seed = findings[0].seed
     finding = simulate(generate(seed))
     if finding is None:

@@ -361,7 +361,7 @@ class SimAccounts(Accounts):
 
 @dataclass(frozen=True)
 class SimFailures(Failures):
-    """Keeps no failure: histories do not look at them, and the store of a history has no files."""
+    """Records no failures: histories do not look at failures, and the store of a history has no files."""
 
     def recorded_of(self, asset: str) -> AbstractContextManager[None]:
         return nullcontext()

@@ -172,9 +172,8 @@ class SimLake(SimTables):
         if held is None:
             return None
         seen, versions = self.process.seen, held.versions
-        if (
-            stale and len(versions) > 1 and seen.get(held.identity, -1) < versions[-1].number
-        ):  # never older than a version that the process read or wrote
+        newest_known = seen.get(held.identity, -1)  # a process never reads a version before one that it has read or written
+        if stale and len(versions) > 1 and newest_known < versions[-1].number:
             versions = versions[:-1]
         seen[held.identity] = versions[-1].number
         return Snapshot(held.identity, versions[-1], tuple(versions))

@@ -68,7 +68,7 @@ class SimAsOf(AsOfJoin):
 
 @dataclass(frozen=True, kw_only=True)
 class SimCount(WindowedAggregate):
-    """A count of rows by key and tumbling window, over tuples; the watermark of a row is its last column."""
+    """A count of rows by key and tumbling window, over tuples."""
 
     @property
     def size(self) -> int:

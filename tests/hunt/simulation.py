@@ -180,7 +180,7 @@ def simulate(history: History, make: Callable[..., SimEngine] = SimEngine) -> Fi
 
 
 def shrink(history: History, finding: Finding, make: Callable[..., SimEngine] = SimEngine, tries: int = 600) -> tuple[History, Finding]:
-    """Remove actions and faults from the history as long as it still causes a finding of the same kind."""
+    """Remove actions, faults and landed rows from the history as long as it still causes a finding of the same kind."""
     budget = tries
     size = max(1, len(history.actions) // 2)
     while size and budget > 0:

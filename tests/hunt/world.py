@@ -154,7 +154,7 @@ class World:
         return self.engines[number]
 
     def is_configured(self, name: str) -> bool:
-        """Whether every source of an asset is configured."""
+        """Whether a source, or every source of an asset, is configured."""
         if name in CONTRACTS:
             return name not in self.away
         return all(self.is_configured(of) for of in RECIPES[self.window][name].inputs)

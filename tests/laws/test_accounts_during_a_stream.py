@@ -24,7 +24,7 @@ ASSETS = [
 
 
 def _batches() -> Iterator[dict[str, list[Event]]]:
-    """Rows in order, a few within the allowed lateness, and one too late."""
+    """Each batch has two rows that are on time, one of them a minute behind the newest, and in `l` a row that is too late."""
     batch = 0
     while True:
         at = batch * 2 * MINUTE

@@ -40,7 +40,7 @@ def _tables(suffix: str) -> list[DerivedAsset]:
 
 
 def _batches(seed: int) -> list[Mapping[str, list[Event]]]:
-    """Few rows of each case in each batch, up to 20 minutes behind the newest."""
+    """One left row and two rows of each other source for each case in each batch, up to 20 minutes behind the newest."""
     rng, batches, newest = random.Random(seed), list[Mapping[str, list[Event]]](), 40 * MINUTE
     for _ in range(BATCHES):
         newest += 15 * MINUTE
