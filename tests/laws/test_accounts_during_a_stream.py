@@ -24,12 +24,13 @@ ASSETS = [
 
 
 def _batches() -> Iterator[dict[str, list[Event]]]:
-    """Each batch has two rows that are on time, one of them a minute behind the newest, and in `l` a row that is too late."""
+    """Each batch has two rows on time, and in `l` also one within the allowed lateness of `LENIENT`, and one that is too late."""
     batch = 0
     while True:
         at = batch * 2 * MINUTE
-        rows = [Event("a", batch, at), Event("b", batch, at - MINUTE), Event("a", -batch, at - 10 * MINUTE)]
-        yield {"l": rows, "r": rows[:2]}
+        on_time = [Event("a", batch, at), Event("b", batch, at - MINUTE)]
+        late = [Event("b", -batch, at - 4 * MINUTE), Event("a", -batch, at - 10 * MINUTE)]
+        yield {"l": [*on_time, *late], "r": on_time}
         batch += 1
 
 

@@ -59,8 +59,8 @@ def make(make_engine: MakeEngine) -> Iterator[Any]:
 
     def make(tables: list[DerivedAsset]) -> Engine:
         made.append(make_engine([source("l"), source("r")], tables))
-        made[0].queries.are_enabled = True
-        return made[0]
+        made[-1].queries.are_enabled = True
+        return made[-1]
 
     yield make
     for engine in made:
@@ -126,7 +126,9 @@ def test_a_query_that_has_ended_or_was_not_fed_a_step_is_started_again(make: Any
     query: Any = engine.queries.query_at_step("join", engine.pending.progress("join").id)
     query._query.stop()
     replay(engine, [next(batches)])
-    with pytest.raises(QueryError, match=r"has the watermark none, and not .*; nothing was committed, and the next step starts the query"):
+    with pytest.raises(
+        QueryError, match=r"has the watermark none instead of .*; nothing was committed, and the next step starts the query"
+    ):
         _step(engine)
     _step(engine)
     replay(engine, [next(batches)])

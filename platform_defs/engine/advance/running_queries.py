@@ -66,7 +66,7 @@ class QueryError(TidemarkError, RuntimeError):
     def behind(cls, table: str, reached: str, required: str) -> "QueryError":
         """The query has ended, or has not reached the watermark that it was given."""
         return cls(
-            f"Spark's query of table {table!r} has the watermark {reached}, and not {required}; nothing was committed, and the next step "
+            f"Spark's query of table {table!r} has the watermark {reached} instead of {required}; nothing was committed, and the next step "
             "starts the query again. If this repeats, set `streams_as` to 'ranges', and report it"
         )
 
