@@ -17,7 +17,7 @@ from assets.pipeline import FRESH
 from platform_defs.engine import LawError
 from platform_defs.orchestration.requested_runs import ended_s
 from platform_defs.orchestration.run_errors import failed_steps, has_failed_with, short_line
-from platform_defs.orchestration.stream_runs import HEALTHY_S
+from platform_defs.orchestration.stream_runs import HEALTHY_S, since_healthy
 from platform_defs.orchestration.stream_runs import JOB as STREAM
 
 _ENDED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE]
@@ -58,8 +58,8 @@ def streaks(
     days counts once: it has failed if the newest result of any day has.
 
     A run of the job `stream` does not end by itself, so it is a success as long as it is running and has lasted ten minutes. If it fails
-    later, it counts as a failure, in a row with the failed runs before it. If a run violates the conservation law, one failure is enough:
-    the stream is not started again, and the failed check may not have been stored.
+    later, its failure is the first one in a row: failed runs before it are not counted. If a run violates the conservation law, one failure
+    is enough: the stream is not started again, and the failed check may not have been stored.
 
     Args:
         instance: Dagster's instance.
@@ -86,7 +86,8 @@ def _of_job(instance: DagsterInstance, job: str, label: str | None, after: int) 
     if not records:
         return None
     newest = records[0].dagster_run.run_id
-    failures = [*takewhile(lambda record: record.dagster_run.status == dg.DagsterRunStatus.FAILURE, records)]
+    in_a_row = since_healthy(records) if job == STREAM else records  # a stream does not end with a success
+    failures = [*takewhile(lambda record: record.dagster_run.status == dg.DagsterRunStatus.FAILURE, in_a_row)]
     if not failures:
         return FailureStreak(0, False, ended_s(records[0]), newest)
     is_failing = len(failures) >= after or (job == STREAM and has_failed_with(instance, newest, LawError))

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from itertools import takewhile
 
 import dagster as dg
 from dagster import DagsterEventType, RunRecord
@@ -25,7 +26,7 @@ STARTS_S = 300.0
 """How long a run may take from its start until it holds its lock: its process loads the code."""
 HEALTHY_S = 600.0
 """A run that has lasted this long counts as healthy: earlier failures no longer lengthen the wait after the next failure, and an alert
-about them ends."""
+about them ends. Its own failure is the first one of the next failures in a row."""
 _MOST_RUNS = 16
 """The maximum number of runs that `newest_runs` returns."""
 _KILLED = "Run execution process"
@@ -42,6 +43,17 @@ def stream_of(engine: Engine) -> str:
 def newest_runs(instance: dg.DagsterInstance, engine: Engine) -> Sequence[RunRecord]:
     """The newest runs of the job on an engine's lake, the newest first; runs that a user has launched are among them."""
     return instance.get_run_records(dg.RunsFilter(job_name=JOB, tags={TAG: stream_of(engine)}), limit=_MOST_RUNS)
+
+
+def since_healthy(records: Sequence[RunRecord]) -> Sequence[RunRecord]:
+    """The newest of the given runs, up to and including the newest that has ended and was healthy; see `HEALTHY_S`."""
+    short = [*takewhile(lambda record: _lasted_s(record) < HEALTHY_S, records)]
+    return records[: len(short) + 1]
+
+
+def _lasted_s(record: RunRecord) -> float:
+    """How long a run lasted, in seconds; 0 if it has not ended."""
+    return (record.end_time - record.start_time) if record.end_time and record.start_time else 0.0
 
 
 def is_starting(record: RunRecord, now_s: float) -> bool:

@@ -1,15 +1,11 @@
 """The sensor that keeps the job `stream` running: it starts a run, restarts it after growing waits, and reports why a run ended."""
 
-from itertools import takewhile
-
 import dagster as dg
-from dagster import RunRecord
 
 from platform_defs.engine import Engine
 from platform_defs.orchestration.requested_runs import RequestedRuns, hash_of_work
 from platform_defs.orchestration.sensors import lake_identity
 from platform_defs.orchestration.stream_runs import (
-    HEALTHY_S,
     JOB,
     SUPERVISOR,
     TAG,
@@ -18,6 +14,7 @@ from platform_defs.orchestration.stream_runs import (
     reason_not_to_stream,
     reason_of_end,
     running_process,
+    since_healthy,
     stream_of,
 )
 from platform_defs.orchestration.waiting_input import waiting_input
@@ -77,18 +74,8 @@ def _request(instance: dg.DagsterInstance, engine: Engine, subject: str) -> dg.R
         records = [*newest_runs(instance, engine)]
     if reason := reason_not_to_stream(engine, records):
         return dg.SkipReason(reason)
-    tries = RequestedRuns(lake_identity(engine), hash_of_work(lake_identity(engine), subject), _since_healthy(records), now_s)
+    tries = RequestedRuns(lake_identity(engine), hash_of_work(lake_identity(engine), subject), since_healthy(records), now_s)
     if tries.wait:
         outcome = "" if tries.is_success(records[0]) else f". It ended with: {reason_of_end(instance, records[0].dagster_run.run_id)}"
         return dg.SkipReason(f"{tries.wait}{outcome}")
     return dg.RunRequest(run_key=tries.key, tags={**tries.tags, TAG: stream_of(engine)})
-
-
-def _since_healthy(records: list[RunRecord]) -> list[RunRecord]:
-    """The newest runs, up to and including the newest healthy one; see `stream_runs`."""
-    short = [*takewhile(lambda record: _lasted_s(record) < HEALTHY_S, records)]
-    return records[: len(short) + 1]
-
-
-def _lasted_s(record: RunRecord) -> float:
-    return (record.end_time - record.start_time) if record.end_time and record.start_time else 0.0

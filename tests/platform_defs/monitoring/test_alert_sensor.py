@@ -1,6 +1,7 @@
 """The sensor `alerts`: real runs of jobs that fail and succeed in a Dagster instance, and alerts at a real server. No test starts Spark."""
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace
 from typing import Any
@@ -178,28 +179,29 @@ def test_a_check_alerts_after_failures_in_a_row(instance, repository, tick) -> N
     assert tick()[0][0].startswith("Tidemark: check unique of rows succeeds again")
 
 
-def test_a_stream_that_keeps_running_has_recovered_and_its_next_failures_alert_again(
-    instance, repository, tick, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_healthy_stream_has_recovered_and_failures_before_it_are_not_counted_again(instance, repository, tick) -> None:
     """A stream never ends with a success."""
 
-    def start() -> dg.DagsterRun:
+    def start(lasts_s: float = 0.0) -> dg.DagsterRun:
         run = instance.create_run_for_job(stream, status=dg.DagsterRunStatus.STARTED)
-        instance.report_dagster_event(dg.DagsterEvent(dg.DagsterEventType.PIPELINE_START.value, "stream"), run_id=run.run_id)
+        event = dg.DagsterEvent(dg.DagsterEventType.PIPELINE_START.value, "stream")
+        instance.report_dagster_event(event, run_id=run.run_id, timestamp=time.time() - lasts_s)
         return run
 
     for _ in range(2):
         instance.report_run_failed(start())
     [text], _ = tick()
     assert text.startswith("Tidemark: job stream has failed 2 times in a row")
-    alive = start()
+    begun = start()
     assert tick() == ([], "failing: job stream"), "the run has only begun"
-    with monkeypatch.context() as patch:
-        patch.setattr("platform_defs.monitoring.outcomes.HEALTHY_S", -1.0)
-        [text], _ = tick()
-        assert text.startswith("Tidemark: job stream succeeds again")
-        assert tick() == ([], "no alert is open")
-    instance.report_run_failed(alive)
+    instance.report_run_canceled(begun)
+    healthy = start(601.0)
+    [text], _ = tick()
+    assert text.startswith("Tidemark: job stream succeeds again")
+    assert tick() == ([], "no alert is open")
+    instance.report_run_failed(healthy)
+    assert tick() == ([], "no alert is open"), "the failures before the healthy run are not in a row with this one"
+    instance.report_run_failed(start())
     [text], _ = tick()
     assert text.startswith("Tidemark: job stream has failed 2 times in a row"), "the alert was sent before, and is sent again"
 
