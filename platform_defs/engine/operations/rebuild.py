@@ -52,14 +52,16 @@ def rebuild_days(advance: Advance, first: date, last: date) -> Rebuilt:
 
     The repair is one correction: one step that writes only the rows that differ. So the table's change data feed contains only these
     rows, and every downstream table is corrected too. An upserted table is recomputed completely, because its rows have no day. If
-    nothing differs, nothing is written. Results of which retention has removed rows are left as they are. A table that neither is upserted
-    nor closes ranges is not compared.
+    nothing differs, nothing is written. Results of which retention has removed rows are left as they are.
 
     Raises:
         LakeError: the asset has a writer.
+        ProgressError: the asset neither is upserted nor closes ranges, so its rows cannot be compared.
     """
     if advance.asset.operator.emits.upserts:
         return _repair(advance, first, last)
+    if not advance.asset.operator.reads.closes_ranges:
+        raise ProgressError.not_compared(advance.asset.name)
     with advance.workspace.lake.writer(advance.asset.name):
         advance.recover()
         advance.strategy.forget()
