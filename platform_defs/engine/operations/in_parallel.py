@@ -2,7 +2,7 @@
 
 import logging
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
+from concurrent.futures import FIRST_COMPLETED, FIRST_EXCEPTION, Future, ThreadPoolExecutor, wait
 from contextlib import closing, contextmanager
 from graphlib import TopologicalSorter
 from typing import TypeVar
@@ -86,12 +86,13 @@ def _raise_first(failed: Sequence[tuple[str, BaseException]]) -> None:
 def compute_in_parallel(names: Iterable[str], compute: Callable[[str], T], threads: int = THREADS) -> dict[str, T]:
     """Compute something for several assets at once; returns the results by name.
 
-    Errors are raised in the order of `names`: an error waits for the results of the names before it. When it is raised, or this call is
-    interrupted, no further computation begins, and running ones end first.
+    After an error or an interrupt, no further computation begins; it is raised when the running ones have ended. If several computations
+    fail, the error of the first of them in `names` is raised.
     """
     pool = ThreadPoolExecutor(threads)
     try:
         futures = {name: pool.submit(compute, name) for name in names}
-        return {name: future.result() for name, future in futures.items()}
+        wait(futures.values(), return_when=FIRST_EXCEPTION)
     finally:
         pool.shutdown(cancel_futures=True)
+    return {name: future.result() for name, future in futures.items()}  # cancelled ones come after the one that failed

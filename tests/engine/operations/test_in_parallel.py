@@ -2,6 +2,7 @@
 
 import threading
 from collections.abc import Generator
+from concurrent.futures import wait
 from typing import Any
 
 import pytest
@@ -159,3 +160,23 @@ def test_values_are_computed_for_all_names_or_the_error_is_raised() -> None:
     with pytest.raises(ValueError, match="a"):
         compute_in_parallel([*"abcdefghij"], compute, 1)
     assert begun[0] == "a"
+
+
+def test_after_an_error_no_further_value_is_computed_while_earlier_names_are(monkeypatch: pytest.MonkeyPatch) -> None:
+    noticed, begun, names = threading.Event(), list[str](), ["slow", "fails", *map(str, range(1000))]
+
+    def notice(*futures: Any, **options: Any) -> Any:
+        done = wait(*futures, **options)
+        noticed.set()
+        return done
+
+    def compute(name: str) -> None:
+        begun.append(name)
+        if name == "fails":
+            raise ValueError(name)
+        assert noticed.wait(WAIT_S)
+
+    monkeypatch.setattr("platform_defs.engine.operations.in_parallel.wait", notice)
+    with pytest.raises(ValueError, match="fails"):
+        compute_in_parallel(names, compute, 2)
+    assert len(begun) < len(names), "the error is noticed while `slow` is running"
