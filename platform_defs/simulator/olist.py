@@ -34,6 +34,7 @@ ORDER_COLUMNS = ("order_id", "customer_id", "order_status", *UPDATES)
 PAYMENT_COLUMNS = ("order_id", "payment_sequential", "payment_type", "payment_value")
 ITEM_COLUMNS = ("order_id", "order_item_id", "product_id", "seller_id", "price")
 PRODUCT_COLUMNS = ("product_id", "product_category_name")
+_UPDATE_COLUMNS = ("order_update_id", "order_id", "status", "amount", "update_time")
 
 Row = dict[str, str]
 
@@ -85,7 +86,7 @@ def prepare(data: Path, landing: Path, parts: int = 1, arrival: Literal["by_time
     for source, rows in shop.items():
         time = TIMES[source]
         ordered = sorted(rows, key=lambda row, time=time: row[time]) if arrival == "by_time" else rows
-        _land(landing / source, ordered, tuple(rows[0]), parts)
+        _land(landing / source, ordered, tuple(rows[0]) if rows else _UPDATE_COLUMNS, parts)  # only updates may have no rows
     return Prepared(
         orders=len(orders),
         orders_without_time=sum(not row["order_time"] for row in shop["orders"]),
@@ -159,13 +160,7 @@ def _updates(orders: list[Row]) -> list[Row]:
     """One row for each status change of an order."""
     updates = [(order, time, status) for order in orders for time, status in UPDATES.items() if order[time]]
     return [
-        {
-            "order_update_id": f"{order['order_id']}-{status}",
-            "order_id": order["order_id"],
-            "status": status,
-            "amount": "",
-            "update_time": order[time],
-        }
+        dict(zip(_UPDATE_COLUMNS, (f"{order['order_id']}-{status}", order["order_id"], status, "", order[time]), strict=True))
         for order, time, status in updates
     ]
 

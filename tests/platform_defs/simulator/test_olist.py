@@ -166,6 +166,14 @@ def test_zero_parts_are_refused(small: Path) -> None:
         prepare(small, small / "landing", parts=0)
 
 
+def test_orders_without_any_time_have_no_updates(small: Path) -> None:
+    (small / ORDERS).write_text(f"{ORDER_LINES.splitlines()[0]}\na,b,created,,,,\n", encoding="utf-8")
+    counts = prepare(small, small / "landing")
+    assert (counts["orders_without_time"], counts["order_updates"]) == (1, 0)
+    updates = (small / "landing" / "order_updates" / "part-00000.csv").read_text()
+    assert updates == "order_update_id,order_id,status,amount,update_time\n"
+
+
 @real
 def test_the_real_sample_gives_the_known_counts(tmp_path: Path) -> None:
     counts = prepare(OLIST, tmp_path)
