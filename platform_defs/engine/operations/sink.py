@@ -62,7 +62,8 @@ class SinkError(TidemarkError, RuntimeError):
         """Data files of an earlier version of the table were deleted."""
         return cls(
             f"the topic {topic!r} lacks step {step} of {asset}, and maintenance has deleted data files that its changes need; "
-            "legal: a sink that runs more often than old files are deleted, which is after 7 days. Publish it to a new topic, which then "
+            "legal: a sink that runs more often than old files are deleted (by default after 7 days; the table's property "
+            "`delta.deletedFileRetentionDuration` and `retention_hours` of `maintain` change that). Publish it to a new topic, which then "
             "has the present rows first"
         )
 
