@@ -119,8 +119,8 @@ class _Script:
                 self._tables[statement.target] = Named(statement.target, relation, has_options)
             case Explain():
                 target = statement.target or ""
-                relation = self._table(target, statement.query) if target else _check_complete(self._query(statement.query))
-                self.plans.append(Plan(relation, target, is_explained=True))
+                planned = Plan(self._table(target, statement.query), target) if target else self._plan_query(statement.query)
+                self.plans.append(replace(planned, is_explained=True))
             case Query():
                 self.plans.append(self._plan_query(statement.query))
 

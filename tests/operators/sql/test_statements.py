@@ -294,6 +294,15 @@ def test_explain_names_the_table_that_is_inserted_into():
     assert explain(found).splitlines()[0].startswith("WindowedAggregate(by=('k',), window=Tumbling(size='1 hour')")
 
 
+def test_the_order_of_an_explained_query_has_no_effect_on_its_plan():
+    text = "EXPLAIN SELECT k FROM a ORDER BY k LIMIT 3; SELECT k FROM a ORDER BY k; SELECT k FROM a"
+    [explained, query, without_order] = plan(text, TABLES).plans
+    assert explained.is_explained
+    assert explain(explained.relation) == explain(query.relation) == explain(without_order.relation)
+    with pytest.raises(SqlError, match="ORDER BY z is refused"):
+        plan("EXPLAIN SELECT k FROM a ORDER BY z", TABLES)
+
+
 def test_comments_that_begin_with_plus_are_no_hints():
     text = "-- +----+\nSELECT /* + fees */ id, '/*+ x */' AS note FROM a -- + late ones\n"
     assert relation(text).columns == ("id", "note")
