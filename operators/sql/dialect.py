@@ -167,8 +167,15 @@ def _is_map(bracket: Tree) -> bool:
 
 
 def _replace_by_field(column: Tree, tables: Set[str]) -> None:
-    """Replace `r.a`, in which `r` is no table, by the field `a` of the column `r`; and `t.r.a` likewise, for a table `t`."""
+    """Replace `r.a`, in which `r` is no table, by the field `a` of the column `r`; and `t.r.a` likewise, for a table `t`.
+
+    Raises:
+        SqlError: a field is given by a text or a number.
+    """
     names = [*column.parts]
+    if literal := next((name for name in names if isinstance(name, exp.Literal)), None):
+        way_out = f"write a name, with backticks if needed, such as `{literal.name}`"
+        raise SqlError.refused(column.sql(dialect=Flink), f"{literal.sql(dialect=Flink)} is no name of a field", way_out)
     table = [names.pop(0)] if str(names[0].name).lower() in tables else []
     field: Tree = exp.Paren(this=exp.Column(this=names[0], table=table[0] if table else None))
     for name in names[1:]:
