@@ -8,6 +8,8 @@ from operators.errors import OperatorError
 _LONGEST = 120
 _NOT_CLOSED = re.compile(r"Missing (?P<quote>\S+) from \d+:(?P<start>\d+)")
 """What the tokenizer says about a quote that does not end."""
+_OPEN_COMMENT = re.compile(r"""'(?:[^']|'')*'|`[^`]*`|--[^\n]*|/\*.*?\*/|(?P<open>/\*)""", re.DOTALL)
+"""A comment that does not end; or a text in quotes or another comment that could contain `/*`."""
 _INTERNAL = re.compile(r"<Token [^>]*?text: (?P<token>.*?), line: .*>|<class '[\w.]*\.(?P<kind>\w+)'>")
 """A token or a class, as the parser prints it in its messages."""
 
@@ -32,15 +34,22 @@ class SqlError(OperatorError):
             error: the error of the parser or of the tokenizer.
         """
         if (match := _NOT_CLOSED.search(str(error.__cause__))) is not None:
-            start = int(match["start"])
-            line = text.count("\n", 0, start) + 1
-            return cls(f"{shorten_text(text[start:])!r} in line {line} cannot be parsed: it has no closing {match['quote']}")
+            return cls._not_closed(text, int(match["start"]), match["quote"])
+        if isinstance(error.__cause__, IndexError):  # the tokenizer has no message for a comment that does not end
+            starts = [found.start() for found in _OPEN_COMMENT.finditer(text) if found["open"]]
+            return cls._not_closed(text, starts[0] if starts else 0, "*/")
         faults: list[dict[str, Any]] = getattr(error, "errors", None) or []
         [reason, *_] = str(error).splitlines() or [""]
         for fault in faults[:1]:
             description = _INTERNAL.sub(lambda found: found["token"] or found["kind"], fault["description"]).replace("SENTINEL", "the end")
             reason = f"{description} at {fault['highlight']!r} (line {fault['line']}, column {fault['col']})"
         return cls(f"{shorten_text(text)!r} cannot be parsed: {reason.rstrip('.')}")
+
+    @classmethod
+    def _not_closed(cls, text: str, start: int, end: str) -> Self:
+        """What begins at a position of a text does not end."""
+        line = text.count("\n", 0, start) + 1
+        return cls(f"{shorten_text(text[start:])!r} in line {line} cannot be parsed: it has no closing {end}")
 
     @classmethod
     def compiled_parser(cls) -> Self:
