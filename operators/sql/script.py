@@ -190,17 +190,34 @@ def _create(text: str, tokens: Sequence[Token], words: Sequence[str]) -> Stateme
         way_out = "write its expression with built-in functions" if kind == "FUNCTION" else "write CREATE TABLE or CREATE VIEW"
         raise SqlError.refused(shorten_text(text), f"there is no CREATE {kind}" if kind else "it has no name", way_out)
     name, at = read_name(tokens, at, text)
-    columns: list[str] = []
-    if tokens[at : at + 1] and tokens[at].text == "(":
-        end = next((n for n, t in enumerate(tokens) if n > at and t.text == ")"), None)
-        if end is None:
-            raise SqlError(f"{shorten_text(text)!r} cannot be parsed: a bracket is not closed")
-        columns, at = [t.text for t in tokens[at + 1 : end] if t.text != ","], end + 1
-    body = next((n for n, t in enumerate(tokens) if n >= at and t.text.upper() in ("SELECT", "WITH")), None)
+    columns, at = _read_columns(name, tokens, at, text)
+    body = next((n for n, t in enumerate(tokens) if n >= at and word_of(t) in ("SELECT", "WITH")), None)
     if body is None:
         raise SqlError.refused(shorten_text(text), "the view has no query", f"write CREATE VIEW {name} AS SELECT ...")
     query_tokens = tokens[body:]
     return CreateView(name, _query(text[query_tokens[0].start - tokens[0].start :], query_tokens), tuple(columns))
+
+
+def _read_columns(view: str, tokens: Sequence[Token], at: int, text: str) -> tuple[list[str], int]:
+    """The names in a view's list of columns, and the position after it; no names if there is no list. Comments have no effect."""
+    if at >= len(tokens) or tokens[at].token_type != TokenType.L_PAREN:
+        return [], at
+    end = next((n for n, t in enumerate(tokens) if n > at and t.token_type == TokenType.R_PAREN), None)
+    if end is None:
+        raise SqlError(f"{shorten_text(text)!r} cannot be parsed: a bracket is not closed")
+    parts: list[list[Token]] = [[]]
+    for token in tokens[at + 1 : end]:
+        if token.token_type == TokenType.COMMA:
+            parts.append([])
+        else:
+            parts[-1].append(token)
+    for part in parts:
+        is_commented = len(part) == 3 and word_of(part[1]) == "COMMENT" and part[2].token_type == TokenType.STRING
+        if not part or part[0].token_type == TokenType.STRING or not (len(part) == 1 or is_commented):
+            column = text[part[0].start - tokens[0].start : part[-1].end + 1 - tokens[0].start] if part else "an empty part"
+            way_out = "write names, each with a COMMENT 'text' if needed; a column has the type that the query gives it"
+            raise SqlError.refused(f"{column} in the columns of view {view!r}", "it is no name of a column", way_out)
+    return [part[0].text for part in parts], end + 1
 
 
 def read_name(tokens: Sequence[Token], at: int, text: str) -> tuple[str, int]:

@@ -135,6 +135,12 @@ def test_views_and_with_have_names_and_columns():
     assert relation(text) == Select(A, (Item("x", "v", "v"),), "id > 1")
 
 
+def test_comments_of_a_view_have_no_effect():
+    columns = "(one COMMENT 'the id, (first)', comment, `)` COMMENT 'x')"
+    text = f"CREATE VIEW w {columns} COMMENT 'SELECT' AS SELECT id, v, k FROM a; SELECT one, comment AS c, `)` AS b FROM w"
+    assert relation(text) == relation("SELECT id AS one, v AS c, k AS b FROM a")
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -1023,6 +1029,10 @@ def test_an_aggregate_without_a_counterpart_is_refused_as_one(query: str, expres
         ("CREATE TABLE t (x INT COMMENT)", "a column, a watermark or a clause is incomplete"),
         ("CREATE TABLE t (x TIMESTAMP(3), WATERMARK FOR x AS)", "a column, a watermark or a clause is incomplete"),
         ("CREATE TABLE t (x INT) COMMENT", "a column, a watermark or a clause is incomplete"),
+        ("CREATE VIEW v (x INT) AS SELECT id FROM a", "x INT in the columns of view 'v' is refused: it is no name of a column"),
+        ("CREATE VIEW v (x COMMENT, y) AS SELECT id, k FROM a", "x COMMENT in the columns of view 'v' is refused"),
+        ("CREATE VIEW v ('x') AS SELECT id FROM a", "'x' in the columns of view 'v' is refused"),
+        ("CREATE VIEW v (x,, y) AS SELECT id, k FROM a", "an empty part in the columns of view 'v' is refused"),
         ("CREATE VIEW v (x SELECT id FROM a", "'CREATE VIEW v (x SELECT id FROM a' cannot be parsed: a bracket is not closed"),
         ("CREATE", "CREATE is refused: it has no name; write CREATE TABLE or CREATE VIEW"),
         ("CREATE TABLE t (x INT) PARTITIONED BY (x)", "PARTITIONED BY of table 't' is refused"),
