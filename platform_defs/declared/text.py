@@ -1,4 +1,8 @@
-"""YAML text as plain data, by the rules of YAML 1.2: `on`, `no`, `10:30`, `010` and dates are text, and no key is given twice."""
+"""YAML text as plain data, with fewer conversions than YAML 1.2 has, and no key that is given twice.
+
+Only `true`, `false`, `null`, `~`, an empty value and decimal numbers are converted. All else is text: `on`, `no`, `10:30`, `010` and dates,
+as in YAML 1.2, and also `True`, `NULL`, `0x1F`, `0o17`, `.inf` and `.nan`.
+"""
 
 import re
 from typing import Any

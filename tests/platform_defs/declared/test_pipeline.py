@@ -312,7 +312,12 @@ def test_a_parameter_that_is_null_has_its_default() -> None:
     assert read(TEXT.replace("k: 3,", "k: 3, window: null,", 1)).tables == read(TEXT).tables
 
 
-def test_scalars_are_read_by_the_rules_of_yaml_1_2():
+@pytest.mark.parametrize("text", ["True", "FALSE", "Null", "NULL", "0x1F", "0o17", "0b1", ".inf", "-.inf", ".nan", "yes", "1_000"])
+def test_what_is_not_listed_is_text(text: str):
+    assert parse(text) == text
+
+
+def test_few_scalars_are_no_text():
     found = parse("{a: on, b: no, c: 10:30, d: 010, e: 2026-03-01, f: 1.5, g: -3, h: true, i: null, j: , k: 1_000, l: '3'}")
     assert [*found.values()] == ["on", "no", "10:30", "010", "2026-03-01", 1.5, -3, True, None, None, "1_000", "3"]
 
