@@ -63,8 +63,8 @@ def matches(advance: Advance, days: tuple[date, date] | None = None) -> list[Day
 
     Returns:
         The counts of each side and day with such rows; none while an input has no table yet. If the results name rows of sources, these are
-        the numbers of `account`. Otherwise versions are not counted, because a version need not be used, and days whose rows retention has
-        removed are left out.
+        the numbers of `account`, in which versions are matched or late, and removed days have their totals. Otherwise versions are not
+        counted, because a version need not be used, and days whose rows retention has removed are left out.
 
     Raises:
         OperatorError: the operator does not report which rows match.
