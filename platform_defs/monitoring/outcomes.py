@@ -1,11 +1,11 @@
 """Counts how often jobs and checks have failed in a row, from the records of Dagster's instance."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import takewhile
 
 import dagster as dg
-from dagster import DagsterInstance
+from dagster import DagsterInstance, RunRecord
 from dagster._core.storage.asset_check_execution_record import (
     AssetCheckExecutionRecord,
     AssetCheckExecutionRecordStatus,
@@ -17,11 +17,14 @@ from assets.pipeline import FRESH
 from platform_defs.engine import LawError
 from platform_defs.orchestration.requested_runs import ended_s
 from platform_defs.orchestration.run_errors import failed_steps, has_failed_with, short_line
-from platform_defs.orchestration.stream_runs import HEALTHY_S, since_healthy
+from platform_defs.orchestration.stream_runs import HEALTHY_S, since_long_run
 from platform_defs.orchestration.stream_runs import JOB as STREAM
 
 _ENDED = [dg.DagsterRunStatus.SUCCESS, dg.DagsterRunStatus.FAILURE]
 _ENDED_CHECKS = {AssetCheckExecutionRecordStatus.SUCCEEDED, AssetCheckExecutionRecordStatus.FAILED}
+_LONG_S, _MOST_STREAM_RUNS = 86_400.0, 200
+"""Failures of a stream before a run that lasted a day are not counted with those after it, however that run ended; and how many of its
+runs are looked at, cancelled ones included. A run of a few minutes is no reason to forget failures: a stream may fail every 15 minutes."""
 _AT_ONCE, _MOST_RECORDS = 200, 10_000
 """The number of records of a check that are read at once, and the most that are read. A run makes a record for each day; a stream makes
 more and more of them."""
@@ -57,9 +60,9 @@ def streaks(
     A cancelled run is no outcome. A failed check with the severity of a warning is a success here. A run that evaluates a check for several
     days counts once: it has failed if the newest result of any day has.
 
-    A run of the job `stream` does not end by itself, so it is a success as long as it is running and has lasted ten minutes. If it fails
-    later, its failure is the first one in a row: failed runs before it are not counted. If a run violates the conservation law, one failure
-    is enough: the stream is not started again, and the failed check may not have been stored.
+    A run of the job `stream` does not end by itself, so it is a success as long as it is running and has lasted ten minutes. If it has
+    ended, it is a success no longer; but after a run of a day, failures before it are not counted. If a run violates the conservation law,
+    one failure is enough: the stream is not started again, and the failed check may not have been stored.
 
     Args:
         instance: Dagster's instance.
@@ -81,17 +84,25 @@ def _job(name: str) -> str:
 
 
 def _of_job(instance: DagsterInstance, job: str, label: str | None, after: int) -> FailureStreak | None:
-    tags = {} if label is None else {REPOSITORY_LABEL_TAG: label}
-    records = instance.get_run_records(dg.RunsFilter(job_name=job, statuses=_ENDED, tags=tags), limit=after)
+    records = _outcomes(instance, job, label, after)
     if not records:
         return None
     newest = records[0].dagster_run.run_id
-    in_a_row = since_healthy(records) if job == STREAM else records  # a stream does not end with a success
-    failures = [*takewhile(lambda record: record.dagster_run.status == dg.DagsterRunStatus.FAILURE, in_a_row)]
+    failures = [*takewhile(lambda record: record.dagster_run.status == dg.DagsterRunStatus.FAILURE, records)]
     if not failures:
         return FailureStreak(0, False, ended_s(records[0]), newest)
     is_failing = len(failures) >= after or (job == STREAM and has_failed_with(instance, newest, LawError))
     return FailureStreak(len(failures), is_failing, ended_s(failures[-1]), newest, failed_steps(instance, newest) if is_failing else None)
+
+
+def _outcomes(instance: DagsterInstance, job: str, label: str | None, after: int) -> Sequence[RunRecord]:
+    """The newest runs of a job that succeeded or failed, at most `after`; of the stream, those since a run that lasted a day."""
+    tags = {} if label is None else {REPOSITORY_LABEL_TAG: label}
+    if job != STREAM:
+        return instance.get_run_records(dg.RunsFilter(job_name=job, statuses=_ENDED, tags=tags), limit=after)
+    statuses = [*_ENDED, dg.DagsterRunStatus.CANCELED]  # a user ends a stream by cancelling its run
+    records = instance.get_run_records(dg.RunsFilter(job_name=job, statuses=statuses, tags=tags), limit=_MOST_STREAM_RUNS)
+    return [record for record in since_long_run(records, _LONG_S) if record.dagster_run.status in _ENDED][:after]
 
 
 def _running_stream(instance: DagsterInstance, label: str | None, now_s: float) -> FailureStreak | None:

@@ -26,7 +26,7 @@ STARTS_S = 300.0
 """How long a run may take from its start until it holds its lock: its process loads the code."""
 HEALTHY_S = 600.0
 """A run that has lasted this long counts as healthy: earlier failures no longer lengthen the wait after the next failure, and an alert
-about them ends. Its own failure is the first one of the next failures in a row."""
+about them ends."""
 _MOST_RUNS = 16
 """The maximum number of runs that `newest_runs` returns."""
 _KILLED = "Run execution process"
@@ -45,9 +45,9 @@ def newest_runs(instance: dg.DagsterInstance, engine: Engine) -> Sequence[RunRec
     return instance.get_run_records(dg.RunsFilter(job_name=JOB, tags={TAG: stream_of(engine)}), limit=_MOST_RUNS)
 
 
-def since_healthy(records: Sequence[RunRecord]) -> Sequence[RunRecord]:
-    """The newest of the given runs, up to and including the newest that has ended and was healthy; see `HEALTHY_S`."""
-    short = [*takewhile(lambda record: _lasted_s(record) < HEALTHY_S, records)]
+def since_long_run(records: Sequence[RunRecord], long_s: float) -> Sequence[RunRecord]:
+    """The newest of the given runs, up to and including the newest that has ended and lasted at least this many seconds."""
+    short = [*takewhile(lambda record: _lasted_s(record) < long_s, records)]
     return records[: len(short) + 1]
 
 

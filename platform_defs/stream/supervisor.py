@@ -6,6 +6,7 @@ from platform_defs.engine import Engine
 from platform_defs.orchestration.requested_runs import RequestedRuns, hash_of_work
 from platform_defs.orchestration.sensors import lake_identity
 from platform_defs.orchestration.stream_runs import (
+    HEALTHY_S,
     JOB,
     SUPERVISOR,
     TAG,
@@ -14,7 +15,7 @@ from platform_defs.orchestration.stream_runs import (
     reason_not_to_stream,
     reason_of_end,
     running_process,
-    since_healthy,
+    since_long_run,
     stream_of,
 )
 from platform_defs.orchestration.waiting_input import waiting_input
@@ -74,7 +75,7 @@ def _request(instance: dg.DagsterInstance, engine: Engine, subject: str) -> dg.R
         records = [*newest_runs(instance, engine)]
     if reason := reason_not_to_stream(engine, records):
         return dg.SkipReason(reason)
-    tries = RequestedRuns(lake_identity(engine), hash_of_work(lake_identity(engine), subject), since_healthy(records), now_s)
+    tries = RequestedRuns(lake_identity(engine), hash_of_work(lake_identity(engine), subject), since_long_run(records, HEALTHY_S), now_s)
     if tries.wait:
         outcome = "" if tries.is_success(records[0]) else f". It ended with: {reason_of_end(instance, records[0].dagster_run.run_id)}"
         return dg.SkipReason(f"{tries.wait}{outcome}")

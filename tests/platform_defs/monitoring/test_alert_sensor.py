@@ -179,8 +179,9 @@ def test_a_check_alerts_after_failures_in_a_row(instance, repository, tick) -> N
     assert tick()[0][0].startswith("Tidemark: check unique of rows succeeds again")
 
 
-def test_a_healthy_stream_has_recovered_and_failures_before_it_are_not_counted_again(instance, repository, tick) -> None:
-    """A stream never ends with a success."""
+@pytest.fixture
+def start(instance) -> Callable[[float], dg.DagsterRun]:
+    """Starts a run of the stream, as if some seconds ago. Such a run never ends with a success."""
 
     def start(lasts_s: float = 0.0) -> dg.DagsterRun:
         run = instance.create_run_for_job(stream, status=dg.DagsterRunStatus.STARTED)
@@ -188,6 +189,10 @@ def test_a_healthy_stream_has_recovered_and_failures_before_it_are_not_counted_a
         instance.report_dagster_event(event, run_id=run.run_id, timestamp=time.time() - lasts_s)
         return run
 
+    return start
+
+
+def test_a_stream_that_has_run_for_ten_minutes_has_recovered(instance, start, tick) -> None:
     for _ in range(2):
         instance.report_run_failed(start())
     [text], _ = tick()
@@ -200,10 +205,20 @@ def test_a_healthy_stream_has_recovered_and_failures_before_it_are_not_counted_a
     assert text.startswith("Tidemark: job stream succeeds again")
     assert tick() == ([], "no alert is open")
     instance.report_run_failed(healthy)
-    assert tick() == ([], "no alert is open"), "the failures before the healthy run are not in a row with this one"
+    [text], _ = tick()
+    assert text.startswith("Tidemark: job stream has failed 2 times in a row"), "it fails every ten minutes"
+
+
+def test_failures_before_a_run_of_a_day_are_not_counted_however_it_ended(instance, start, tick) -> None:
+    instance.report_run_failed(start())
+    instance.report_run_canceled(start(86_401.0))
+    instance.report_run_failed(start())
+    assert tick() == ([], "no alert is open"), "one failure since the run of a day"
+    instance.report_run_failed(start(86_401.0))
+    assert tick() == ([], "no alert is open"), "the failure of the run itself is the first one"
     instance.report_run_failed(start())
     [text], _ = tick()
-    assert text.startswith("Tidemark: job stream has failed 2 times in a row"), "the alert was sent before, and is sent again"
+    assert text.startswith("Tidemark: job stream has failed 2 times in a row")
 
 
 def test_a_stream_that_violates_the_law_alerts_at_its_first_failure(instance, repository, tick) -> None:

@@ -122,7 +122,7 @@ def test_a_failure_after_a_long_run_is_the_first_in_a_row(daemon: Daemon, monkey
         assert daemon.tick() == "requested"
         daemon.end()
     assert "the last of 4 in a row" in daemon.tick()
-    monkeypatch.setattr("platform_defs.orchestration.stream_runs.HEALTHY_S", 0.0)
+    monkeypatch.setattr("platform_defs.stream.supervisor.HEALTHY_S", 0.0)
     assert "the last of 1 in a row" in daemon.tick()
 
 
