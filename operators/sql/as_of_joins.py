@@ -155,7 +155,7 @@ def _version_time(right: Scope) -> str:
         reason = f"its versions have {len(times)} event times" if times else "its versions have no event time"
         way_out = "declare one by WATERMARK FOR in CREATE TABLE"
         if not isinstance(right.relation, Input):
-            in_view = "select the event time of its rows in the view (WATERMARK FOR in CREATE TABLE declares that of a source)"
+            in_view = "select an event time of its rows in the view: a column with WATERMARK FOR in CREATE TABLE, or `window_time`"
             way_out = f"read a view that selects only one of {', '.join(times)}" if times else in_view
         raise SqlError.refused(f"FOR SYSTEM_TIME AS OF over {next(iter(right.tables))}", reason, way_out)
     return times[0]

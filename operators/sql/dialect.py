@@ -75,7 +75,7 @@ class FlinkParser(Parser):
         if following is not None and following.token_type == TokenType.FARROW:
             name = str(self._curr.text).upper()
             self._advance(2)
-            return exp.PropertyEQ(this=exp.to_identifier(name), expression=self._argument())
+            return exp.PropertyEQ(this=exp.to_identifier(name), expression=self._argument() or self.raise_error("Expected a value"))
         return self._parse_assignment()
 
     def _partition(self) -> list[Any]:
@@ -104,6 +104,7 @@ class Flink(Dialect):
 
         QUOTES: ClassVar[Any] = ["'"]
         IDENTIFIERS: ClassVar[Any] = ["`"]
+        NESTED_COMMENTS = False
         HEX_STRINGS: ClassVar[Any] = [("X'", "'"), ("x'", "'")]
         STRING_ESCAPES: ClassVar[Any] = ["'"]
         COMMANDS: ClassVar[Any] = set[TokenType]()
@@ -153,11 +154,21 @@ def parse_query(text: str) -> Tree:
     for bracket in reversed([*tree.find_all(exp.Bracket)]):  # the inner ones first
         if _is_map(bracket):
             bracket.replace(map_of(bracket.expressions))
+    _check_names(tree)
     tables = {str(node.name).lower() for node in tree.find_all(exp.Table, exp.TableAlias)}
     for column in [*tree.find_all(exp.Column)]:
         if column.table and column.table.lower() not in tables and not isinstance(column.this, exp.Star):
             _replace_by_field(column, tables)
     return tree
+
+
+def _check_names(tree: Tree) -> None:
+    """Raise `SqlError` if a column or a field is named by a text or a number, as in `a.'k'`."""
+    for node in tree.find_all(exp.Column, exp.Dot):
+        names = node.parts if isinstance(node, exp.Column) else [node.expression]
+        if literal := next((name for name in names if isinstance(name, exp.Literal)), None):
+            way_out = f"write a name, with backticks if needed, such as `{literal.name}`"
+            raise SqlError.refused(node.sql(dialect=Flink), f"{literal.sql(dialect=Flink)} is no name of a column or a field", way_out)
 
 
 def _is_map(bracket: Tree) -> bool:
@@ -167,15 +178,8 @@ def _is_map(bracket: Tree) -> bool:
 
 
 def _replace_by_field(column: Tree, tables: Set[str]) -> None:
-    """Replace `r.a`, in which `r` is no table, by the field `a` of the column `r`; and `t.r.a` likewise, for a table `t`.
-
-    Raises:
-        SqlError: a field is given by a text or a number.
-    """
+    """Replace `r.a`, in which `r` is no table, by the field `a` of the column `r`; and `t.r.a` likewise, for a table `t`."""
     names = [*column.parts]
-    if literal := next((name for name in names if isinstance(name, exp.Literal)), None):
-        way_out = f"write a name, with backticks if needed, such as `{literal.name}`"
-        raise SqlError.refused(column.sql(dialect=Flink), f"{literal.sql(dialect=Flink)} is no name of a field", way_out)
     table = [names.pop(0)] if str(names[0].name).lower() in tables else []
     field: Tree = exp.Paren(this=exp.Column(this=names[0], table=table[0] if table else None))
     for name in names[1:]:

@@ -35,9 +35,11 @@ class SqlError(OperatorError):
         """
         if (match := _NOT_CLOSED.search(str(error.__cause__))) is not None:
             return cls._not_closed(text, int(match["start"]), match["quote"])
-        if isinstance(error.__cause__, IndexError):  # the tokenizer has no message for a comment that does not end
+        if isinstance(error.__cause__, IndexError):  # the tokenizer has no message for it
             starts = [found.start() for found in _OPEN_COMMENT.finditer(text) if found["open"]]
-            return cls._not_closed(text, starts[0] if starts else 0, "*/")
+            if starts:
+                return cls._not_closed(text, starts[0], "*/")
+            return cls(f"{shorten_text(text)!r} cannot be parsed: a quote or a comment is not closed")
         faults: list[dict[str, Any]] = getattr(error, "errors", None) or []
         [reason, *_] = str(error).splitlines() or [""]
         for fault in faults[:1]:

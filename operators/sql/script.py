@@ -169,7 +169,7 @@ def _explain(text: str, tokens: Sequence[Token]) -> Explain:
 
 def _insert(text: str, tokens: Sequence[Token]) -> Insert:
     base = tokens[0].start
-    name, position = read_name(tokens, 2 if tokens[1].text.upper() == "INTO" else 1, text)
+    name, position = read_name(tokens, 2 if [token.text.upper() for token in tokens[1:2]] == ["INTO"] else 1, text)
     query_tokens = tokens[position:]
     if not query_tokens or query_tokens[0].text.upper() not in ("SELECT", "WITH"):
         has_brackets = bool(query_tokens) and query_tokens[0].text == "("
@@ -188,7 +188,7 @@ def _create(text: str, tokens: Sequence[Token], words: Sequence[str]) -> Stateme
         return read_table(name, text, tokens, at)
     if kind != "VIEW":
         way_out = "write its expression with built-in functions" if kind == "FUNCTION" else "write CREATE TABLE or CREATE VIEW"
-        raise SqlError.refused(shorten_text(text), f"there is no CREATE {kind}" if kind else "it has no name", way_out)
+        raise SqlError.refused(shorten_text(text), f"there is no CREATE {kind}" if kind else "it does not say what to create", way_out)
     name, at = read_name(tokens, at, text)
     columns, at = _read_columns(name, tokens, at, text)
     body = next((n for n, t in enumerate(tokens) if n >= at and word_of(t) in ("SELECT", "WITH")), None)
@@ -213,7 +213,7 @@ def _read_columns(view: str, tokens: Sequence[Token], at: int, text: str) -> tup
             parts[-1].append(token)
     for part in parts:
         is_commented = len(part) == 3 and word_of(part[1]) == "COMMENT" and part[2].token_type == TokenType.STRING
-        if not part or part[0].token_type == TokenType.STRING or not (len(part) == 1 or is_commented):
+        if not part or part[0].token_type in (TokenType.STRING, TokenType.NUMBER) or not (len(part) == 1 or is_commented):
             column = text[part[0].start - tokens[0].start : part[-1].end + 1 - tokens[0].start] if part else "an empty part"
             way_out = "write names, each with a COMMENT 'text' if needed; a column has the type that the query gives it"
             raise SqlError.refused(f"{column} in the columns of view {view!r}", "it is no name of a column", way_out)

@@ -65,6 +65,11 @@ def _compared(rng: random.Random, one: str, other: str, operation: str, seconds:
     return f"{left} {operation} {right}" if rng.random() < 0.6 else f"{right} {MIRRORED[operation]} {left}"
 
 
+def _items(either: str) -> list[str]:
+    """The items that a query of a join selects from."""
+    return ["a.id AS x", "b.id AS y", "a.k AS p", "b.k", "a.v + b.v AS total", either, "a.t AS moment", "b.t", "b.v"]
+
+
 def a_join(rng: random.Random) -> str:
     how = rng.choice(["INNER", "LEFT", "RIGHT", "FULL", ","])
     one, other = rng.sample(["a", "b"], 2)
@@ -74,17 +79,7 @@ def a_join(rng: random.Random) -> str:
     extra = rng.choice([[], [], [f"{one}.v < {other}.v"], [f"{other}.v > 1"], [f"{one}.v <> 2", f"{other}.id > 3"]])
     conditions = [key, *bounds(rng, one, other), *extra]
     rng.shuffle(conditions)
-    items = [
-        "a.id AS x",
-        "b.id AS y",
-        "a.k AS p",
-        "b.k",
-        "a.v + b.v AS total",
-        "COALESCE(a.k, b.k) AS either",
-        "a.t AS moment",
-        "b.t",
-        "b.v",
-    ]
+    items = _items("COALESCE(a.k, b.k) AS either")
     selected = rng.sample(items, rng.randrange(1, len(items)))
     tables = {"a": "a", "b": rng.choice(["b", "b", "b", "a AS b"])}  # now and then a join of a table with itself
     select = f"SELECT {', '.join(selected)} FROM {tables[one]}"
@@ -104,17 +99,7 @@ def a_semi_join(rng: random.Random) -> str:
 
 def an_as_of_join(rng: random.Random) -> str:
     """A temporal join in Flink's SQL; `in_duckdb_sql` translates it."""
-    items = [
-        "a.id AS x",
-        "b.id AS y",
-        "a.k AS p",
-        "b.k",
-        "a.v + b.v AS total",
-        "COALESCE(b.k, a.k) AS either",
-        "a.t AS moment",
-        "b.t",
-        "b.v",
-    ]
+    items = _items("COALESCE(b.k, a.k) AS either")
     where = f" WHERE {rng.choice(['a.v > 1', 'b.v > 2', 'a.v < b.v', 'b.id IS NOT NULL'])}" if rng.random() < 0.5 else ""
     key = rng.choice(["a.k = b.k", "b.k = a.k", "a.k = b.k AND a.v = b.v", "UPPER(a.k) = b.k"])
     select = f"SELECT {', '.join(rng.sample(items, rng.randrange(1, len(items))))}"

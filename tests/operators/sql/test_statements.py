@@ -74,6 +74,11 @@ def test_semicolons_and_comments_separate_statements():
     assert script.plans[1].relation.where == "k = ';'"  # pyright: ignore[reportAttributeAccessIssue]
 
 
+def test_comments_are_not_nested():
+    script = plan("SELECT id FROM a;\n/* one\n/* two */ \nSELECT k FROM a", TABLES)
+    assert [one.relation.columns for one in script.plans] == [("id",), ("k",)]
+
+
 def test_a_table_is_read_part_by_part():
     table = declared("""
         CREATE TEMPORARY TABLE IF NOT EXISTS cat.db.t (
@@ -534,7 +539,7 @@ PAIRS = f"SELECT a.k, ts, at_time, w FROM a JOIN b ON {WITHIN}"
         (f"{RANKS} (SELECT k, COUNT(*) AS n FROM b GROUP BY k)", "ROW_NUMBER() AS place without a last rank is refused"),
         (f"{RANKS} (SELECT k, w AS n, at_time FROM b)", "ROW_NUMBER() AS place without a last rank is refused"),
         (PAIRS, "over c is refused: its versions have 2 event times; read a view that selects only one of ts, at_time"),
-        ("SELECT k, w FROM b", "over c is refused: its versions have no event time; select the event time of its rows in the view ("),
+        ("SELECT k, w FROM b", "over c is refused: its versions have no event time; select an event time of its rows in the view: "),
         (
             "SELECT * FROM TUMBLE(TABLE b, DESCRIPTOR(at_time), INTERVAL '1' HOUR)",
             "with windows is refused: versions have no windows; join in a view, and apply the windowing function to that view",
@@ -883,9 +888,14 @@ def test_an_aggregate_without_a_counterpart_is_refused_as_one(query: str, expres
             "GROUP BY k, window_start, window_end",
             "the condition v > 1 is refused: a condition on rows in sessions is applied after the sessions are formed",
         ),
-        ("SELECT r.'x' FROM a", "r.'x' is refused: 'x' is no name of a field; write a name, with backticks if needed, such as `x`"),
-        ("SELECT a.r.1 FROM a", "a.r.1 is refused: 1 is no name of a field"),
-        ("SELECT k FROM a WHERE r.'x' > 1", "r.'x' is refused: 'x' is no name of a field"),
+        (
+            "SELECT r.'x' FROM a",
+            "r.'x' is refused: 'x' is no name of a column or a field; write a name, with backticks if needed, such as `x`",
+        ),
+        ("SELECT a.r.1 FROM a", "a.r.1 is refused: 1 is no name of a column or a field"),
+        ("SELECT COUNT(a.'k') FROM a", "a.'k' is refused: 'k' is no name of a column or a field"),
+        ("SELECT k FROM a WHERE (r).'x' > 1", "(r).'x' is refused: 'x' is no name of a column or a field"),
+        ("SELECT k FROM a WHERE r.'x' > 1", "r.'x' is refused: 'x' is no name of a column or a field"),
         ("SELECT FROM WHERE", "cannot be parsed"),
         ("SELECT k FROM a;\n\n  INSERT INTO t SELECT k k k FROM a", "Unexpected token at 'k' (line 3, column 28)"),
         ("SELECT k FROM a;\nEXPLAIN SELECT\n k k k FROM a", "Unexpected token at 'k' (line 3, column 6)"),
@@ -894,7 +904,11 @@ def test_an_aggregate_without_a_counterpart_is_refused_as_one(query: str, expres
         ("SELECT k,\n`x FROM a", "'`x FROM a' in line 2 cannot be parsed: it has no closing `"),
         ("SELECT /* x", "'/* x' in line 1 cannot be parsed: it has no closing */"),
         ("SELECT '/* no comment', k /* ' */ -- /*\nFROM a\n/* x; *", "'/* x; *' in line 3 cannot be parsed: it has no closing */"),
-        ("SELECT k /* x /* y */ FROM a", "cannot be parsed: it has no closing */"),
+        ("SELECT x'", '"SELECT x\'" cannot be parsed: a quote or a comment is not closed'),
+        ("EXPLAIN INSERT", "INSERT is refused: it has no name"),
+        ("SELECT k FROM TUMBLE(TABLE a, DESCRIPTOR(ts), SIZE => )", "cannot be parsed: Expected a value at ')'"),
+        ("CREATE VIEW v (1) AS SELECT k FROM a", "1 in the columns of view 'v' is refused: it is no name of a column"),
+        ("CREATE TEMPORARY", "CREATE TEMPORARY is refused: it does not say what to create"),
         ("SELECT 'a FROM a", "cannot be parsed"),
         ("SELECT x FROM a", "there is no column 'x'; legal: id, k, v, ts"),
         ("SELECT idd FROM a", "did you mean 'id'?"),
@@ -1034,7 +1048,7 @@ def test_an_aggregate_without_a_counterpart_is_refused_as_one(query: str, expres
         ("CREATE VIEW v ('x') AS SELECT id FROM a", "'x' in the columns of view 'v' is refused"),
         ("CREATE VIEW v (x,, y) AS SELECT id, k FROM a", "an empty part in the columns of view 'v' is refused"),
         ("CREATE VIEW v (x SELECT id FROM a", "'CREATE VIEW v (x SELECT id FROM a' cannot be parsed: a bracket is not closed"),
-        ("CREATE", "CREATE is refused: it has no name; write CREATE TABLE or CREATE VIEW"),
+        ("CREATE", "CREATE is refused: it does not say what to create; write CREATE TABLE or CREATE VIEW"),
         ("CREATE TABLE t (x INT) PARTITIONED BY (x)", "PARTITIONED BY of table 't' is refused"),
         (
             "DROP TABLE t",
