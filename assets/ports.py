@@ -42,6 +42,7 @@ class RebuiltPort(Protocol):
     days: tuple[date, ...]
     missing: int
     extra: int
+    is_compared: bool
 
 
 class MatchesPort(Protocol):

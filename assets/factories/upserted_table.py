@@ -59,7 +59,7 @@ def upserted_asset(derived: DerivedAsset, *, sources: Sequence[str], worker: Wor
     ) -> Iterator[dg.MaterializeResult]:
         rebuilt = engine.rebuild_days(derived.name) if config.rebuild else None
         advanced: Advanced = worker.do(context, engine, derived.name)
-        repaired = {} if rebuilt is None else {"changes_repaired": rebuilt.missing + rebuilt.extra}
+        repaired = {} if rebuilt is None or not rebuilt.is_compared else {"changes_repaired": rebuilt.missing + rebuilt.extra}
         checks = [law_check(advanced), *([promise_check(derived.name, advanced.metadata.get(MOVED_BACK, 0))] if promises else [])]
         yield dg.MaterializeResult(metadata={**advanced.metadata, **repaired}, check_results=checks)
 

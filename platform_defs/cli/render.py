@@ -100,7 +100,7 @@ def rebuild_outcome(asset: str, outcome: Rebuilt) -> dict[str, Any]:
     """The result of a rebuild of days as plain data."""
     kept_from = {} if outcome.kept_from is None else {"kept_from": str(outcome.kept_from)}
     differences = {"days_corrected": [str(d) for d in outcome.days], "missing": outcome.missing, "extra": outcome.extra}
-    return {"asset": asset, **differences, **kept_from}
+    return {"asset": asset, **differences, **kept_from, **({} if outcome.is_compared else {"compared": False})}
 
 
 def maintenance_outcome(outcome: Maintained) -> dict[str, Any]:
@@ -208,6 +208,10 @@ def print_rebuild(report: dict[str, Any]) -> None:
 def print_backfill(report: dict[str, Any], *, complete: bool = True) -> None:
     """Print the result of a backfill; for `complete` see `print_steps`."""
     for table in report["rebuilt"]:
+        if "compared" in table:
+            reason = "not compared, since it has neither a changelog nor `final_at`. After a change of its operator, run"
+            out.print(f"{plain(table['asset'])}: {reason} `tidemark rebuild {plain(table['asset'])} --downstream`", soft_wrap=True)
+            continue
         days, missing, extra = ", ".join(table["days_corrected"]) or "the whole table", table["missing"], table["extra"]
         repaired = f"repaired: {days} ({missing} rows missing, {extra} extra)" if missing or extra else "rebuilt, no difference"
         out.print(f"{plain(table['asset'])}: {repaired}")

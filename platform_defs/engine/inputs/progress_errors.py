@@ -92,15 +92,6 @@ class ProgressError(TidemarkError, RuntimeError):
         )
 
     @classmethod
-    def not_compared(cls, asset: str) -> "ProgressError":
-        """The table neither is upserted nor has closed ranges, so its days cannot be rebuilt."""
-        return cls(
-            f"{asset} has no changelog and no `final_at`, so its rows cannot be compared with recomputed ones, and days of it cannot be "
-            f"rebuilt; legal: tables that are upserted or close ranges. Run `tidemark rebuild {asset} --downstream`, which rebuilds the "
-            "table, and every table that reads it, from the log"
-        )
-
-    @classmethod
     def replaced_steps(cls, asset: str, after: int, replaced: int) -> "ProgressError":
         """A reader needs steps of a changelog that retention has replaced by their result."""
         return cls(

@@ -37,6 +37,7 @@ class Rebuilt:
         extra: the number of rows that the table should not have had.
         kept_from: the first day that can be computed, if retention has removed older rows. Earlier results are left as they are, and an
             upserted table is compared with its changelog. None if all days can be computed.
+        is_compared: whether the rows were compared. The rows of a table that neither is upserted nor closes ranges cannot be.
     """
 
     first: date
@@ -45,6 +46,7 @@ class Rebuilt:
     missing: int = 0
     extra: int = 0
     kept_from: date | None = None
+    is_compared: bool = True
 
 
 def rebuild_days(advance: Advance, first: date, last: date) -> Rebuilt:
@@ -56,12 +58,11 @@ def rebuild_days(advance: Advance, first: date, last: date) -> Rebuilt:
 
     Raises:
         LakeError: the asset has a writer.
-        ProgressError: the asset neither is upserted nor closes ranges, so its rows cannot be compared.
     """
     if advance.asset.operator.emits.upserts:
         return _repair(advance, first, last)
     if not advance.asset.operator.reads.closes_ranges:
-        raise ProgressError.not_compared(advance.asset.name)
+        return Rebuilt(first, last, is_compared=False)
     with advance.workspace.lake.writer(advance.asset.name):
         advance.recover()
         advance.strategy.forget()

@@ -84,7 +84,7 @@ class FakeEngine:
 
     def rebuild_days(self, name: str, first: object, last: object) -> Any:
         next(self.steps(f"rebuild {name}" if name != "bad" else name))
-        return SimpleNamespace(days=(), missing=0, extra=0, kept_from=None)
+        return SimpleNamespace(days=(), missing=0, extra=0, kept_from=None, is_compared=True)
 
     def drain(self, assets: object) -> None:
         return None

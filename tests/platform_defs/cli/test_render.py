@@ -162,3 +162,13 @@ def test_a_rebuild_names_the_days_that_it_corrected() -> None:
         "missing": 1,
         "extra": 2,
     }
+
+
+def test_a_backfill_names_a_table_whose_rows_cannot_be_compared(capsys: pytest.CaptureFixture[str]) -> None:
+    day = date(2026, 3, 1)
+    rebuilt = [render.rebuild_outcome("total", Rebuilt(day, day, is_compared=False)), render.rebuild_outcome("pairs", Rebuilt(day, day))]
+    render.print_backfill({"rebuilt": rebuilt, "steps": []})
+    [total, pairs, *_] = capsys.readouterr().out.splitlines()
+    assert total.startswith("total: not compared, since")
+    assert total.endswith("`tidemark rebuild total --downstream`")
+    assert pairs == "pairs: rebuilt, no difference"
