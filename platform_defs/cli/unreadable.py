@@ -3,6 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
+from platform_defs.cli.uncompared import of_table
 from platform_defs.engine import Engine, ProgressError
 from platform_defs.engine.lake.errors import LakeError
 
@@ -28,4 +29,5 @@ def state_or_reason(state: Callable[[Engine, str], dict[str, Any]], engine: Engi
         return state(engine, name)
     except (LakeError, ProgressError) as error:
         law = {"holds": False, "broken": [], "ledger_differs_from_log": [], "refused": str(error)}
-        return {**dict.fromkeys(_NOT_KNOWN), "streams_as": engine.assets[name].streams_as, "waits_for": [], "law": law}
+        table = engine.assets[name]
+        return {**dict.fromkeys(_NOT_KNOWN), "streams_as": table.streams_as, "waits_for": [], "law": law, **of_table(table)}
