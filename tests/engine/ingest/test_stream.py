@@ -131,12 +131,13 @@ def test_a_missing_folder_given_as_a_uri_has_no_files(make_engine: MakeEngine, t
 
 
 def test_a_store_that_does_not_answer_is_an_error_after_the_other_sources_are_ingested(
-    make_engine: MakeEngine, spark: SparkSession, tmp_path: Path
+    make_engine: MakeEngine, spark: SparkSession, tmp_path: Path, request: pytest.FixtureRequest
 ) -> None:
     """The other source is read by Spark's listing too. Port 1 refuses the connection."""
     folders = {"l": f"file://{tmp_path}/in/l", "r": "hdfs://127.0.0.1:1/in/r"}
     engine = replace(make_engine([source("l"), source("r")], []), folders=folders)
     spark.conf.set("ipc.client.connect.max.retries", "0")
+    request.addfinalizer(lambda: spark.conf.unset("ipc.client.connect.max.retries"))
     file = tmp_path / "in/l/day=1/1.jsonl"
     for path in (file, file.parent / "_hidden.jsonl", file.parent.parent / "_day=2/2.jsonl"):
         path.parent.mkdir(parents=True, exist_ok=True)

@@ -300,3 +300,13 @@ def test_code_that_is_not_compared_is_named_unless_its_table_has_a_version(
     )
     for options in ((), ("--recount",)):
         assert (line in _status(monkeypatch, engine, *options)[0]) == (not version)
+
+
+def test_code_is_named_also_in_a_table_that_cannot_be_read(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, clock: Clock) -> None:
+    engine = bare_engine(tmp_path, clock, [source("l"), source("r")], [replace(join(), shape=lambda rows: rows)])
+    log = Path(engine.lake.path("pairs"), "_delta_log")
+    log.mkdir(parents=True)
+    (log / f"{0:020}.json").write_text("x")
+    [table] = json.loads(_status(monkeypatch, engine, "--json")[0])["assets"].values()
+    assert "cannot be read" in table["law"]["refused"]
+    assert table["code_without_version"] == ["shape"]
