@@ -14,7 +14,7 @@ from sqlglot.tokenizer_core import Token, TokenType
 
 from operators.sql.errors import SqlError
 from operators.sql.functions import CALLS, log10, map_of
-from operators.sql.syntax import FUNCTION_PARSERS, NO_PAREN_FUNCTION_PARSERS, RANGE_PARSERS
+from operators.sql.syntax import FUNCTION_PARSERS, NO_PAREN_FUNCTION_PARSERS, RANGE_PARSERS, word_of
 from operators.sql.templates import plain_call
 
 Tree = Any
@@ -186,11 +186,6 @@ def _replace_by_field(column: Tree, tables: Set[str]) -> None:
         field = exp.Dot(this=field, expression=name)
     is_item = isinstance(column.parent, exp.Select) and column.arg_key == "expressions"
     column.replace(exp.alias_(field, names[-1]) if is_item else field)
-
-
-def word_of(token: Token) -> str:
-    """A token's text in upper case; empty for a name or a string in quotes."""
-    return "" if token.token_type in (TokenType.STRING, TokenType.IDENTIFIER) else token.text.upper()
 
 
 def parse_type(text: str) -> str:

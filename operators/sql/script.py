@@ -8,8 +8,9 @@ from typing import Any
 from sqlglot.tokenizer_core import Token, TokenType
 
 from operators.sql.clauses import check_clauses
-from operators.sql.dialect import Tree, parse_query, tokenize, word_of
+from operators.sql.dialect import Tree, parse_query, tokenize
 from operators.sql.errors import SqlError, shorten_text
+from operators.sql.syntax import word_of
 from operators.sql.tables import CreateTable, read_table
 
 

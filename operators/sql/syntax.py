@@ -5,7 +5,7 @@ from typing import Any
 
 from sqlglot import exp
 from sqlglot.parser import Parser
-from sqlglot.tokenizer_core import TokenType
+from sqlglot.tokenizer_core import Token, TokenType
 
 from operators.sql.errors import SqlError
 from operators.sql.functions import REFUSED_CALLS, fill_call, refuse_call
@@ -134,3 +134,8 @@ NO_PAREN_FUNCTION_PARSERS: dict[str, Any] = {"CASE": _case}
 """By the name with which an expression without brackets begins, the function that parses the expression."""
 RANGE_PARSERS: dict[Any, Any] = {TokenType.IS: _parse_is, TokenType.LIKE: _parse_like, TokenType.SIMILAR_TO: _parse_similar_to}
 """By operator, the function that parses its right side and makes the comparison of Spark."""
+
+
+def word_of(token: Token) -> str:
+    """A token's text in upper case; empty for a name or a string in quotes."""
+    return "" if token.token_type in (TokenType.STRING, TokenType.IDENTIFIER) else token.text.upper()

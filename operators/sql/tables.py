@@ -7,12 +7,13 @@ from itertools import pairwise
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from operators.sql.dialect import Tree, parse_query, parse_type, spark_sql, word_of
+from operators.sql.dialect import Tree, parse_query, parse_type, spark_sql
 from operators.sql.durations import interval_ms
 from operators.sql.errors import SqlError, shorten_text
 from operators.sql.names import require_name
 from operators.sql.relations import Input, Item, Relation
 from operators.sql.selections import select
+from operators.sql.syntax import word_of
 
 _CLOSED_BY = {"(": ")", "[": "]", "<": ">"}
 _NESTED_TYPES = ("ARRAY", "MAP", "MULTISET", "ROW", "STRUCT")

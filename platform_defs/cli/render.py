@@ -208,13 +208,12 @@ def print_rebuild(report: dict[str, Any]) -> None:
 def print_backfill(report: dict[str, Any], *, complete: bool = True) -> None:
     """Print the result of a backfill; for `complete` see `print_steps`."""
     for table in report["rebuilt"]:
-        if "compared" in table:
-            reason = "not compared, since it has neither a changelog nor `final_at`. After a change of its operator, run"
-            out.print(f"{plain(table['asset'])}: {reason} `tidemark rebuild {plain(table['asset'])} --downstream`", soft_wrap=True)
-            continue
         days, missing, extra = ", ".join(table["days_corrected"]) or "the whole table", table["missing"], table["extra"]
         repaired = f"repaired: {days} ({missing} rows missing, {extra} extra)" if missing or extra else "rebuilt, no difference"
-        out.print(f"{plain(table['asset'])}: {repaired}")
+        if "compared" in table:
+            reason = "not compared, since it has neither a changelog nor `final_at`. After a change of its operator, run"
+            repaired = f"{reason} `tidemark rebuild {plain(table['asset'])} --downstream`"
+        out.print(f"{plain(table['asset'])}: {repaired}", soft_wrap=True)
         if "kept_from" in table:
             note = f"results before {table['kept_from']} are left as they are, since retention has removed rows of them"
             out.print(f"  {note}", highlight=False, soft_wrap=True)
