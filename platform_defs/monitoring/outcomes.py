@@ -97,23 +97,28 @@ def _of_job(instance: DagsterInstance, job: str, label: str | None, after: int) 
 
 def _outcomes(instance: DagsterInstance, job: str, label: str | None, after: int) -> Sequence[RunRecord]:
     """The newest runs of a job that succeeded or failed, at most `after`; of the stream, those since a run that lasted a day."""
-    tags = {} if label is None else {REPOSITORY_LABEL_TAG: label}
     if job != STREAM:
-        return instance.get_run_records(dg.RunsFilter(job_name=job, statuses=_ENDED, tags=tags), limit=after)
+        return _runs_of_job(instance, job, label, after, _ENDED)
     statuses = [*_ENDED, dg.DagsterRunStatus.CANCELED]  # a user ends a stream by cancelling its run
-    records = instance.get_run_records(dg.RunsFilter(job_name=job, statuses=statuses, tags=tags), limit=_MOST_STREAM_RUNS)
+    records = _runs_of_job(instance, job, label, _MOST_STREAM_RUNS, statuses)
     return [record for record in since_long_run(records, _LONG_S) if record.dagster_run.status in _ENDED][:after]
 
 
 def _running_stream(instance: DagsterInstance, label: str | None, now_s: float) -> FailureStreak | None:
     """The success of a stream that is running and has lasted long enough; None if there is none."""
-    tags = {} if label is None else {REPOSITORY_LABEL_TAG: label}
-    records = instance.get_run_records(dg.RunsFilter(job_name=STREAM, tags=tags), limit=1)
-    for record in records:
+    for record in _runs_of_job(instance, STREAM, label, 1):
         lasts_since = record.start_time + HEALTHY_S if record.start_time else now_s
         if record.dagster_run.status == dg.DagsterRunStatus.STARTED and lasts_since < now_s:
             return FailureStreak(0, False, lasts_since, record.dagster_run.run_id)
     return None
+
+
+def _runs_of_job(
+    instance: DagsterInstance, job: str, label: str | None, most: int, statuses: Sequence[dg.DagsterRunStatus] = ()
+) -> Sequence[RunRecord]:
+    """The newest runs of a job, at most `most`; only those with one of the statuses, if there are any."""
+    tags = {} if label is None else {REPOSITORY_LABEL_TAG: label}
+    return instance.get_run_records(dg.RunsFilter(job_name=job, statuses=[*statuses], tags=tags), limit=most)
 
 
 def _of_checks(instance: DagsterInstance, keys: Iterable[dg.AssetCheckKey], after: int) -> Mapping[str, FailureStreak | None]:
