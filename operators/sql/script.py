@@ -11,7 +11,7 @@ from operators.sql.clauses import check_clauses
 from operators.sql.dialect import Tree, parse_query, tokenize
 from operators.sql.errors import SqlError, shorten_text
 from operators.sql.syntax import word_of
-from operators.sql.tables import CreateTable, read_table
+from operators.sql.tables import CreateTable, read_list, read_table
 
 
 @dataclass(frozen=True)
@@ -203,22 +203,14 @@ def _read_columns(view: str, tokens: Sequence[Token], at: int, text: str) -> tup
     """The names in a view's list of columns, and the position after it; no names if there is no list. Comments have no effect."""
     if at >= len(tokens) or tokens[at].token_type != TokenType.L_PAREN:
         return [], at
-    end = next((n for n, t in enumerate(tokens) if n > at and t.token_type == TokenType.R_PAREN), None)
-    if end is None:
-        raise SqlError(f"{shorten_text(text)!r} cannot be parsed: a bracket is not closed")
-    parts: list[list[Token]] = [[]]
-    for token in tokens[at + 1 : end]:
-        if token.token_type == TokenType.COMMA:
-            parts.append([])
-        else:
-            parts[-1].append(token)
+    parts, end = read_list(tokens, at, text)
     for part in parts:
         is_commented = len(part) == 3 and word_of(part[1]) == "COMMENT" and part[2].token_type == TokenType.STRING
-        if not part or part[0].token_type in (TokenType.STRING, TokenType.NUMBER) or not (len(part) == 1 or is_commented):
-            column = text[part[0].start - tokens[0].start : part[-1].end + 1 - tokens[0].start] if part else "an empty part"
+        if part[0].token_type in (TokenType.STRING, TokenType.NUMBER) or not (len(part) == 1 or is_commented):
+            column = text[part[0].start - tokens[0].start : part[-1].end + 1 - tokens[0].start]
             way_out = "write names, each with a COMMENT 'text' if needed; a column has the type that the query gives it"
             raise SqlError.refused(f"{column} in the columns of view {view!r}", "it is no name of a column", way_out)
-    return [part[0].text for part in parts], end + 1
+    return [part[0].text for part in parts], end
 
 
 def read_name(tokens: Sequence[Token], at: int, text: str) -> tuple[str, int]:

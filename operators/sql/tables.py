@@ -1,6 +1,6 @@
 """CREATE TABLE as a value: columns, the event time and its watermark, the key, and the options of WITH."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import pairwise
 
@@ -112,34 +112,41 @@ def read_table(name: str, text: str, tokens: Sequence[Token], at: int) -> Create
     if at >= len(tokens) or tokens[at].text != "(":
         way_out = "write CREATE TABLE name (columns) WITH (options); for the result of a query write INSERT INTO name SELECT ..."
         raise SqlError.refused(shorten_text(text), "the table has no list of columns", way_out)
-    end = _closing_position(tokens, at, text)
+    parts, at = read_list(tokens, at, text)
     reader = _Reader(text, tokens[0].start, name)
     try:
-        for part in _parts(tokens[at + 1 : end]):
+        for part in parts:
             reader.read(part)
-        comment, options = reader.read_clauses(tokens[end + 1 :])
+        comment, options = reader.read_clauses(tokens[at:])
     except IndexError as error:  # a part ends before its last word
         raise SqlError(f"{shorten_text(text)!r} cannot be parsed: a column, a watermark or a clause is incomplete") from error
     return reader.table(options, comment)
 
 
-def _closing_position(tokens: Sequence[Token], at: int, text: str) -> int:
-    if ")" in (words := _outer_words(tokens[at:])):
-        return at + words.index(")")
-    raise SqlError(f"{shorten_text(text)!r} cannot be parsed: a bracket is not closed")
+def read_list(tokens: Sequence[Token], at: int, text: str) -> tuple[list[list[Token]], int]:
+    """The parts of a list in brackets, which commas outside of inner brackets separate, and the position after the list.
 
+    Args:
+        tokens: the tokens of the statement.
+        at: the position of the opening bracket.
+        text: the statement.
 
-def _parts(tokens: Sequence[Token]) -> Iterator[list[Token]]:
-    """The parts of a list, which commas outside of brackets separate."""
-    current = list[Token]()
-    for token, word in zip(tokens, _outer_words(tokens), strict=True):
+    Raises:
+        SqlError: the bracket is not closed, or a part is empty.
+    """
+    if ")" not in (words := _outer_words(tokens[at:])):
+        raise SqlError(f"{shorten_text(text)!r} cannot be parsed: a bracket is not closed")
+    end = at + words.index(")")
+    parts: list[list[Token]] = [[]]
+    for token, word in zip(tokens[at + 1 : end], _outer_words(tokens[at + 1 : end]), strict=True):
         if word == ",":
-            yield current
-            current = []
+            parts.append([])
         else:
-            current.append(token)
-    if current:
-        yield current
+            parts[-1].append(token)
+    if [] in parts:
+        reason = "a comma has nothing before or after it" if len(parts) > 1 else "a pair of brackets is empty"
+        raise SqlError(f"{shorten_text(text)!r} cannot be parsed: {reason}")
+    return parts, end + 1
 
 
 def _outer_words(tokens: Sequence[Token]) -> list[str]:
@@ -192,20 +199,25 @@ class _Reader:
         if "WITH" not in words:
             return comment, {}
         start = words.index("WITH") + 1
-        options: dict[str, str] = {}
-        for part in _parts(tokens[start + 1 : -1]):
+        if tokens[start].text != "(":
+            raise SqlError.refused(self._sql(tokens[start - 1 :]), "WITH has no list of options", "write WITH ('name' = 'value')")
+        parts, end = read_list(tokens, start, self._text)
+        for part in parts:
             if len(part) != 3 or part[1].text != "=":
                 raise SqlError.refused(self._sql(part), "it is no option", "write 'name' = 'value'")
-            options[part[0].text] = part[2].text
-        return comment, options
+        if end < len(tokens):
+            raise SqlError.refused(self._sql(tokens[end:]), "nothing follows the options of WITH", "leave it out, or write it before WITH")
+        return comment, {part[0].text: part[2].text for part in parts}
 
     def _sql(self, tokens: Sequence[Token]) -> str:
         return self._text[tokens[0].start - self._base : tokens[-1].end + 1 - self._base] if tokens else ""
 
     def _primary_key(self, tokens: Sequence[Token]) -> None:
-        start = next((n for n, token in enumerate(tokens) if token.text == "("), len(tokens))
-        end = next((n for n, token in enumerate(tokens) if token.text == ")"), len(tokens))
-        self._key = tuple(token.text for token in tokens[start + 1 : end] if token.text != ",")
+        start = next((n for n, token in enumerate(tokens) if word_of(token) == "("), None)
+        if start is None:
+            raise SqlError.refused(self._sql(tokens), "it names no columns", "write PRIMARY KEY (name, ...) NOT ENFORCED")
+        columns, _ = read_list(tokens, start, self._text)
+        self._key = tuple(" ".join(token.text for token in column) for column in columns)
 
     def _watermark(self, tokens: Sequence[Token]) -> None:
         """`WATERMARK FOR t AS t`, or `t - INTERVAL ...`."""
