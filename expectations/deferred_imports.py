@@ -1,5 +1,6 @@
 """Defers the imports of libraries that only a few expectations use, to the first use."""
 
+import gc
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,7 +23,8 @@ class DeferredModule(ModuleType):
 def deferred(*names: str) -> Iterator[None]:
     """Give `DeferredModule`s to the modules that are imported while the block runs, and to no others.
 
-    A module that has been imported before is not deferred.
+    A module that has been imported before is not deferred. Garbage collection is disabled during the block: imports leave almost no
+    garbage, and collecting it takes a fifth of their time.
 
     Args:
         names: the full names of modules. If an attribute of one is read during the imports, it is imported at once.
@@ -33,9 +35,13 @@ def deferred(*names: str) -> Iterator[None]:
         package, _, attribute = module.__name__.rpartition(".")
         if package:
             setattr(import_module(package), attribute, module)
+    was_enabled = gc.isenabled()
+    gc.disable()
     try:
         yield
     finally:
+        if was_enabled:
+            gc.enable()
         for module in modules:
             _remove(module)
 

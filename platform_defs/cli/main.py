@@ -1,4 +1,4 @@
-"""The entry point of the command line: it runs a command and prints errors."""
+"""Runs a command of the command line, and prints its errors."""
 
 import logging
 import sys

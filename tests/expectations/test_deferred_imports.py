@@ -1,5 +1,6 @@
 """Deferred imports: a module is imported when one of its attributes is read first, and other imports of it do not change."""
 
+import gc
 import sys
 
 import pytest
@@ -67,3 +68,14 @@ def test_a_missing_attribute_is_reported_by_the_module():
 def test_the_checks_of_a_code_location_import_no_charts_and_no_statistical_tests():
     printed = output_after_import("platform_defs.definitions", "'expectations' in sys.modules, {'altair', 'scipy.stats'} & {*sys.modules}")
     assert printed == "True set()\n"
+
+
+@pytest.mark.parametrize("before", [True, False])
+def test_no_garbage_is_collected_during_the_imports(before: bool):
+    (gc.enable if before else gc.disable)()
+    try:
+        with deferred("charts"):
+            assert not gc.isenabled()
+        assert gc.isenabled() == before
+    finally:
+        gc.enable()
