@@ -113,6 +113,7 @@ def pytest_collection() -> Iterator[None]:
         return (yield)
     finally:
         gc.freeze()
+        gc.set_threshold(50_000, 20, 100)  # by default, garbage collection takes a tenth of the time of tests without Spark
         atexit.register(gc.unfreeze)  # otherwise DuckDB reports its modules as leaks
         gc.enable()
 
