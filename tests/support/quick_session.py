@@ -8,8 +8,12 @@ from platform_defs.spark.session import JAVA_OPTIONS, LOGGING, session
 
 UNVERIFIED = "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
 """The JVM does not verify the bytecode of JARs, which are pinned. So printing Spark's version takes 8 % less CPU time."""
+LARGE_CODE_CACHE = "-XX:ReservedCodeCacheSize=1g"
+"""A large code cache. Java looks for unused code each time that a small part of the cache was filled: with the default size, that takes 6 %
+of the CPU time of a JVM that compiles little, and 1.3 % of that of the JVM that tests share."""
 QUICK_JVM = (
-    f"-Dlog4j2.configurationFile={LOGGING.as_uri()} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto -Xlog:disable {UNVERIFIED}"
+    f"-Dlog4j2.configurationFile={LOGGING.as_uri()} -XX:TieredStopAtLevel=1 -XX:+UseSerialGC -Xshare:auto -Xlog:disable {UNVERIFIED} "
+    f"{LARGE_CODE_CACHE}"
 )
 """Options of a JVM that compiles little, with the product's logging."""
 INTERPRETED = {

@@ -14,6 +14,7 @@ from platform_defs.settings import PROJECT, Settings
 from platform_defs.setup.jars import SPARK, JarError, jar_paths
 from platform_defs.spark.served import serve, served_session
 from platform_defs.spark.session import JAVA_OPTIONS, own_session, session, spark_config
+from tests.support.quick_session import LARGE_CODE_CACHE
 
 _FILE = "TESTS_SESSION_FILE"
 _WAIT_S = 180
@@ -78,7 +79,7 @@ def _serve(file: str) -> None:
     """Keep a session until SIGTERM."""
     values, more = _configuration(file)
     config = spark_config(values) | more
-    own = own_session({**config, JAVA_OPTIONS: config[JAVA_OPTIONS] + _LARGE_YOUNG_GENERATION})
+    own = own_session({**config, JAVA_OPTIONS: f"{config[JAVA_OPTIONS]}{_LARGE_YOUNG_GENERATION} {LARGE_CODE_CACHE}"})
     serve(own, config, Path(file), ready=lambda: None)
 
 
