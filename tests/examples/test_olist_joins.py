@@ -18,7 +18,10 @@ from tests.conftest import MakeEngine
 from tests.support.shared_data import OLIST
 from tests.support.small_sources import correct_totals, rows_of
 
-pytestmark = pytest.mark.skipif(not (OLIST / ORDERS).is_file(), reason=f"Olist's sample is not here: {OLIST}")
+pytestmark = [
+    pytest.mark.skipif(not (OLIST / ORDERS).is_file(), reason=f"Olist's sample is not here: {OLIST}"),
+    pytest.mark.usefixtures("interpreted_plans"),
+]
 POLICY: Policy = {"out_of_orderness": "1 hour", "idle_timeout": "1 hour", "duplicate_horizon": "7 days", "future_skew": "24 hours"}
 BOUNDS: dict[str, Any] = {"lower": 0, "upper": "1 hour", "left_prefix": "order_", "right_prefix": "payment_"}
 ROWS = f"""

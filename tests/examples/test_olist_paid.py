@@ -98,6 +98,7 @@ WEEKS = """
 """
 
 
+@pytest.mark.usefixtures("interpreted_plans")
 @pytest.mark.skipif(not (OLIST / ITEMS).is_file(), reason=f"Olist's sample is not here: {OLIST}")
 @pytest.mark.parametrize("declared", [*PIPELINES])
 def test_paid_leaderboards_equal_those_of_duckdb(make_engine: MakeEngine, tmp_path: Path, declared: str) -> None:
