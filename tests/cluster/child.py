@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from threading import Event as Signal
 from threading import Thread
 from typing import Any, cast
@@ -34,6 +35,7 @@ from platform_defs.engine.operations.query import Query
 from platform_defs.settings import settings
 from tests.support.any_lake import advance_all, put_input
 from tests.support.cluster import kill_with_children
+from tests.support.json_rows import values_of
 from tests.support.kills import run_and_die
 from tests.support.s3_server import SECRET_KEY
 from tests.support.small_sources import HOUR, MINUTE, Event, join, source
@@ -117,7 +119,8 @@ def begin(engine: Engine) -> None:
     """Ingest and advance the first batch, and land the second one."""
     land(engine, 0)
     with_retries(engine.ingest)
-    with_retries(lambda: advance_all(engine))
+    for name in engine.assets:  # without accounts: those at the end are of all days
+        with_retries(partial(engine.advance, name))
     land(engine, 1)
 
 
@@ -140,16 +143,16 @@ def finish(engine: Engine, while_advancing: Callable[[], AbstractContextManager[
 def seen(engine: Engine) -> dict[str, Any]:
     """The number of rows and a hash of each table, the accounts, the batches, and the results of queries."""
     names = ["events/l", "events/r", *engine.assets]
-    hashed = F.sum(F.xxhash64(F.to_json(F.struct("*"), {"ignoreNullFields": "false"})).cast("decimal(38,0)"))
+    hashed = F.sum(F.xxhash64(F.to_json(F.struct("*"), {"ignoreNullFields": "false"})).cast("decimal(38,0)")).cast("string")
     law = status.recounted_status(engine, [*engine.assets])["assets"]
     recorded = {name: engine.accounts.recorded_account(name) for name in engine.assets}
-    rows = {name: engine.views.table(name).agg(F.count("*"), hashed).first() or () for name in names}
+    rows = values_of({name: engine.views.table(name).agg(F.count("*").alias("rows"), hashed.alias("hash")) for name in names})
     ledger = engine.ledger.batches()
     batches = [[repr((r.seq, r.source, r.kind, r.watermark, r.accepted, r.quarantined)) for r in batch] for batch in ledger]
     snapshot = engine.snapshot()
     queried, _ = Query(snapshot.lake, snapshot.ledger, snapshot.sources, snapshot.assets)("SELECT k, n, most FROM totals ORDER BY k", 1_000)
     return {
-        "rows": {name: [str(value) for value in of_table] for name, of_table in rows.items()},
+        "rows": rows,
         "ledger": batches,
         "holds": {name: law[name]["law"]["holds"] for name in engine.assets if law[name]["law"]},
         "accounts": {name: [(d.side, d.day, d.terms) for d in found.days] for name, found in recorded.items() if found},
