@@ -4,6 +4,7 @@ import json
 from typing import Any
 
 import pytest
+from pyspark.sql import DataFrame
 from typer.testing import CliRunner
 
 from assets.contracts import DerivedAsset
@@ -31,8 +32,8 @@ ASSETS = [join(), DerivedAsset(name="counts", inputs=("l",), operator=COUNT), De
 def engine(make_module_engine: MakeEngine) -> Engine:
     engine = make_module_engine([source("l"), source("r")], ASSETS)
     first = [Event(f"k{n}", n, BEFORE_1970 + n * MINUTE) for n in range(5)]
-    for batch in (first, [Event("k1", n, n * MINUTE) for n in range(20)], [Event("k9", 7, DAY)]):
-        replay(engine, [{"l": batch, "r": batch[:3]}])
+    for batch in (first, [*(Event("k1", n, n * MINUTE) for n in range(20)), Event("k9", 7, DAY)]):
+        replay(engine, [{"l": batch, "r": [*batch[:3], batch[-1]]}])
         for name in engine.assets:
             engine.advance(name)
     return engine
@@ -43,14 +44,27 @@ def _show(monkeypatch: pytest.MonkeyPatch, engine: Engine, *arguments: str, colu
     return CliRunner().invoke(app, ["show", *arguments], catch_exceptions=False, env={"COLUMNS": str(columns)}).output
 
 
-@pytest.mark.parametrize("options", [[], ["--limit", "3"], ["--json"], ["--json", "--limit", "1"]])
+@pytest.mark.parametrize("limit", [None, 3, 1])
 @pytest.mark.parametrize("table", [asset.name for asset in ASSETS])
-def test_the_output_is_that_of_spark(monkeypatch: pytest.MonkeyPatch, engine: Engine, table: str, options: list[str]) -> None:
-    for columns in (80,) if "--json" in options else (80, 300):
-        found = _show(monkeypatch, without_session(engine), table, *options, columns=columns)
-        with monkeypatch.context() as patch:
-            patch.setattr(render, "first_rows", lambda *_: None)
-            assert found == _show(monkeypatch, engine, table, *options, columns=columns)
+def test_the_output_is_that_of_spark(monkeypatch: pytest.MonkeyPatch, engine: Engine, table: str, limit: int | None) -> None:
+    options = [] if limit is None else ["--limit", str(limit)]
+
+    def outputs(shown: Engine) -> list[str]:
+        tables = [_show(monkeypatch, shown, table, *options, columns=columns) for columns in (80, 300)]
+        return [*tables, _show(monkeypatch, shown, table, *options, "--json")]
+
+    found = outputs(without_session(engine))
+    head_of, by_spark = render.head_of, list[dict[str, Any]]()
+
+    def head_once(rows: DataFrame, limit: int) -> dict[str, Any]:
+        """Spark collects the rows once for the three outputs."""
+        by_spark.extend([] if by_spark else [head_of(rows, limit)])
+        return by_spark[0]
+
+    monkeypatch.setattr(render, "first_rows", lambda *_: None)
+    monkeypatch.setattr(render, "head_of", head_once)
+    assert found == outputs(engine)
+    assert by_spark
 
 
 def test_times_before_1970_are_shown(monkeypatch: pytest.MonkeyPatch, engine: Engine) -> None:
