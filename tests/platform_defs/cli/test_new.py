@@ -54,6 +54,7 @@ def test_a_shell_and_dagster_read_the_settings(folder, pipeline):
     assert ("amount_is_plausible" in checks) == (pipeline != "pipeline.sql")  # SQL has no expectations
 
 
+@pytest.mark.parametrize("pipeline", ["pipeline.py", "pipeline.sql"])
 def test_the_tests_of_the_new_pipeline_pass(spark, folder, pipeline, tmp_path):
     spec = importlib.util.spec_from_file_location("test_pipeline", folder / "test_pipeline.py")
     load(str(folder / pipeline))
@@ -62,8 +63,10 @@ def test_the_tests_of_the_new_pipeline_pass(spark, folder, pipeline, tmp_path):
     module.test_rides_are_joined_and_counted(tmp_path / "sandbox")
 
 
-@pytest.mark.parametrize("pipeline", ["pipeline.py"])
+@pytest.mark.parametrize("pipeline", ["pipeline.yaml"])
 def test_the_sample_rows_make_every_table(spark, folder, pipeline, tmp_path):
+    """The pipeline in YAML equals that in Python (`declared/test_pipeline.py`), and its test is that of SQL with another file name."""
+    assert 'Sandbox(load(str(Path(__file__).with_name("pipeline.yaml"))), tmp_path)' in (folder / "test_pipeline.py").read_text()
     sandbox = Sandbox(load(str(folder / pipeline)), tmp_path / "sandbox")
     for source in ("rides", "fares"):
         sandbox.land(source, "1.csv", (folder / "landing" / source / "2026-03-01.csv").read_text())
