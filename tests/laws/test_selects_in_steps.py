@@ -57,7 +57,7 @@ def test_a_table_has_the_matching_rows_that_are_not_late(make_engine: MakeEngine
         replay(engine, [batch])
         for name in live:
             engine.advance(name)
-        assert correct_totals(engine, "on_time")["l", "unmatched"] == 0
+    assert correct_totals(engine, "on_time")["l", "unmatched"] == 0
     replay(engine, [last])
     engine.drain()
     for name in engine.assets:
