@@ -102,7 +102,7 @@ def test_tables_derived_from_corrected_results_equal_a_backfill(chain: tuple[Eng
 
 def test_the_change_feed_yields_the_table_and_contains_net_changes_only(chain: tuple[Engine, int]) -> None:
     engine, _ = chain
-    counts = check_change_feeds(engine, [*TABLES, "sliding_again"], by_spark=["tumbling", "top"])
+    counts = check_change_feeds(engine, [*TABLES, "sliding_again"], by_spark=["top"])
     assert counts.pop("sliding_again") == (0, 0)
     assert min(updates for updates, _ in counts.values()) > 0
     assert {deletes for _, deletes in counts.values()} == {0}
@@ -139,4 +139,4 @@ def test_with_enough_lateness_a_run_equals_the_operator_over_all_rows(make_engin
     for name in names:
         assert found[name] == found[f"{name} of all rows"], name
         assert found[f"late {name}"] == []
-    check_change_feeds(engine, names, by_spark=names if count == 3 else names[:2])  # all of them in soak
+    check_change_feeds(engine, names, by_spark=names if count == 3 else names[:1])  # all of them in soak

@@ -80,7 +80,7 @@ def test_a_table_has_the_matching_rows_that_are_not_late(make_engine: MakeEngine
         }
         assert account["l", "accepted"] - sum(account["l", term] for term in ("matched", "late")) == sum(a.filtered for a in days)
     kept = found["lenient"]
-    assert check_change_feeds(engine, ["lenient"]) == {"lenient": (0, 0)}, "a late row only adds"
+    assert check_change_feeds(engine, ["lenient"], by_spark=[]) == {"lenient": (0, 0)}, "a late row only adds"
     assert found["large"] == sorted([(k, tens + 1) for k, tens, _ in kept if tens > 30], key=repr)
     assert sum(n for (n,) in found["minutes"]) == len(kept)
     totals = {k: sum(tens for other, tens, _ in kept if other == k) for k, _, _ in kept}

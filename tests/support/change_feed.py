@@ -15,13 +15,13 @@ from platform_defs.engine import Engine
 from tests.support.json_rows import values_of
 
 
-def check_change_feeds(engine: Engine, tables: Sequence[str], by_spark: Sequence[str] = ()) -> dict[str, tuple[int, int]]:
+def check_change_feeds(engine: Engine, tables: Sequence[str], by_spark: Sequence[str]) -> dict[str, tuple[int, int]]:
     """Assert that each table's change feed yields its content and contains net changes only; returns the number of updates and deletes.
 
-    deltalake reads the feeds, because the plan of a feed takes Spark seconds. Spark also reads the feeds of the tables `by_spark`, by
-    default that of the first table, and must get the same rows.
+    deltalake reads the feeds, because the plan of a feed takes Spark a second. Spark also reads the feeds of the tables `by_spark`, and
+    must get the same rows.
     """
-    by_spark, frames = by_spark or tables[:1], dict[str, DataFrame]()
+    frames = dict[str, DataFrame]()
     for table in tables:
         content = engine.views.table(table)
         frames[table] = content.select(F.struct("*").alias("row"))
