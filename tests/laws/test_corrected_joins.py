@@ -183,7 +183,7 @@ def test_small_steps_give_the_same_tables(
 ) -> None:
     engine, _ = run
     names = ["joined_full", "lateness_semi"]
-    small = replace(copy_engine(engine), max_step=25)
+    small = replace(copy_engine(engine), max_step=60)
     for name in names:
         repaired = small.rebuild_days(name)
         assert (repaired.missing, repaired.extra) == (0, 0)
