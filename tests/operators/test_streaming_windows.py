@@ -28,7 +28,7 @@ from operators.windows import Aligned
 from tests.operators.frames import Row, by_tag, table, tagged
 
 SCHEMA = "case_id string, k string, event_time timestamp, id string, v int"
-BATCHES, SPAN, DELAY, PUSH = 3, 200, 40, 100_000
+BATCHES, SPAN, DELAY, PUSH = 2, 300, 40, 100_000
 SUMS = {"n": "count(*)", "total": "sum(v)", "least": "min(v)"}
 WINDOWS: dict[str, Aligned] = {
     "tumbling, shifted": Tumbling(size=50, offset=-13),
@@ -51,7 +51,7 @@ def stream(tmp_path_factory: pytest.TempPathFactory) -> Path:
             choose.choice([None, 1, 2, 3]),
         )
 
-    sent: list[list[Row]] = [[row(batch, n) for n in range(80)] for batch in range(BATCHES)]
+    sent: list[list[Row]] = [[row(batch, n) for n in range(120)] for batch in range(BATCHES)]
     for n, rows in enumerate([*sent, [("x", "push", PUSH * 1_000, "push", 0)]]):
         path = folder / f"{n}.parquet"
         pq.write_table(table(rows), path)
