@@ -15,9 +15,9 @@ from platform_defs.engine import Engine
 from platform_defs.engine.inputs.stored_rows import read_log
 from tests.conftest import MakeEngine
 from tests.support.change_feed import check_change_feeds
-from tests.support.json_rows import json_rows_of
+from tests.support.json_rows import json_rows_of, values_of
 from tests.support.small_sources import MINUTE, Event, replay, source
-from tests.support.windows_in_engine import rows_with_watermark, window_results
+from tests.support.windows_in_engine import rows_with_watermark, window_results_of
 from tests.support.windows_model import TimedRow, aggregated, open_windows, two_largest
 
 LATENESS = "3 minutes"
@@ -81,20 +81,34 @@ def chain(make_module_engine: MakeEngine) -> tuple[Engine, int]:
     return engine, _run(engine, TABLES, [f"{name}_again" for name in TABLES], _batches(533, "l")).total()
 
 
-@pytest.mark.parametrize("name", WINDOWS)
-def test_corrected_aggregates_equal_the_model(chain: tuple[Engine, int], name: str) -> None:
+@pytest.fixture(scope="module")
+def rows(chain: tuple[Engine, int]) -> list[TimedRow]:
+    """The rows of the log with the watermark, which is the same for all tables because they read one source."""
+    return rows_with_watermark(chain[0], "tumbling")
+
+
+@pytest.fixture(scope="module")
+def results(chain: tuple[Engine, int]) -> dict[str, list[tuple[Any, ...]]]:
+    """The rows of both aggregates and of the Top-K."""
+    return window_results_of(chain[0], {**{name: [*SUMS] for name in WINDOWS}, "top": ["rank", "total"]})
+
+
+def test_corrected_aggregates_equal_the_model(
+    chain: tuple[Engine, int], rows: list[TimedRow], results: dict[str, list[tuple[Any, ...]]]
+) -> None:
     engine, corrected = chain
     assert corrected > 5
-    rows = rows_with_watermark(engine, name)
-    assert window_results(engine, name, *SUMS) == _sums(rows, WINDOWS[name], LATENESS_MS) != _sums(rows, WINDOWS[name], 0)
-    missed = sum(not open_windows(WINDOWS[name], r, LATENESS_MS) for r in rows)
-    assert engine.views.late(name, "l").count() == missed > 0
+    late = values_of({name: engine.views.late(name, "l").select("seq") for name in WINDOWS})
+    for name, window in WINDOWS.items():
+        assert results[name] == _sums(rows, window, LATENESS_MS) != _sums(rows, window, 0), name
+        assert len(late[name]) == sum(not open_windows(window, r, LATENESS_MS) for r in rows) > 0, name
 
 
-def test_tables_derived_from_corrected_results_equal_a_backfill(chain: tuple[Engine, int]) -> None:
+def test_tables_derived_from_corrected_results_equal_a_backfill(
+    chain: tuple[Engine, int], rows: list[TimedRow], results: dict[str, list[tuple[Any, ...]]]
+) -> None:
     engine, _ = chain
-    sums = _sums(rows_with_watermark(engine, "sliding"), WINDOWS["sliding"], LATENESS_MS)
-    assert window_results(engine, "top", "rank", "total") == two_largest(sums)
+    assert results["top"] == two_largest(_sums(rows, WINDOWS["sliding"], LATENESS_MS))
     found = json_rows_of({name: engine.views.table(name) for name in engine.assets})
     for table in TABLES:
         assert found[table] == found[f"{table}_again"], table

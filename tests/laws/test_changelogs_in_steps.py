@@ -1,5 +1,6 @@
 """Leaderboards over an upserted table equal their operators over the whole log, whichever steps read the table's changelog."""
 
+import json
 import random
 from collections import Counter
 from collections.abc import Mapping
@@ -16,7 +17,7 @@ from platform_defs.engine import Engine
 from platform_defs.engine.inputs.span import Span
 from platform_defs.engine.inputs.stored_rows import read_log
 from tests.conftest import MakeEngine
-from tests.support.json_rows import json_rows, json_rows_of
+from tests.support.json_rows import json_rows, json_rows_of, values_of
 from tests.support.kills import run_and_die
 from tests.support.small_sources import MINUTE, START, Event, replay, rows_of, source
 
@@ -64,9 +65,13 @@ def test_leaderboards_in_steps_equal_those_of_the_whole_log_and_show_earlier_sta
         name: fold(engine.views.table(f"changelog/{name}").drop("changed_at"), key=top.emits.key, order="step")
         for name, (top, _) in tops.items()
     }
-    found = json_rows_of({name: engine.views.table(name) for name in of_log})
-    assert found == json_rows_of(of_log)
-    assert {name: found[name] for name in tops} == json_rows_of(of_changelog)
+    found = json_rows_of(
+        {name: engine.views.table(name) for name in of_log}
+        | {f"{name} of the log": rows for name, rows in of_log.items()}
+        | {f"{name} of its changelog": rows for name, rows in of_changelog.items()}
+    )
+    assert {name: found[name] for name in of_log} == {name: found[f"{name} of the log"] for name in of_log}
+    assert {name: found[name] for name in tops} == {name: found[f"{name} of its changelog"] for name in tops}
     assert [name for name in tops if engine.advance(name)] == []
     assert [engine.pending.progress(n).step for n in tops] == [len(points), *[len(points) - 1] * (len(names) - 1)]
     _check_earlier_states(engine, by_time)
@@ -76,15 +81,18 @@ def test_leaderboards_in_steps_equal_those_of_the_whole_log_and_show_earlier_sta
 
 def _check_earlier_states(engine: Engine, by_time: dict[int, list[str]]) -> None:
     """Check the table as of each batch and up to an event time, and the kinds of its changes."""
-    columns = engine.views.table("most").columns
-    as_of = json_rows_of({str(time): engine.views.as_of("most", time).select(*columns) for time in by_time})
-    assert as_of == {str(time): rows for time, rows in by_time.items()}
-    assert engine.views.as_of("most", min(by_time) - 1).isEmpty()
-    midway = START + 14 * MINUTE
+    columns, first, midway = engine.views.table("most").columns, min(by_time), START + 14 * MINUTE
     log = read_log(engine.workspace, "l", engine.ledger.head, Span(None, midway)).drop("event_time_raw")
-    expected = TOPS["most"][0](COUNTS(log).selectExpr("*", "'+I' AS how"))
-    assert json_rows(engine.views.of_event_times_to("most", midway)) == json_rows(expected) != by_time[max(by_time)]
-    changes = {r.change: r["count"] for r in engine.views.table("changelog/most").groupBy("change").count().collect()}
+    as_of = {f"as of {time}": engine.views.as_of("most", time).select(*columns) for time in (first - 1, *by_time)}
+    at_midway = {
+        "midway": engine.views.of_event_times_to("most", midway),
+        "midway of the log": TOPS["most"][0](COUNTS(log).selectExpr("*", "'+I' AS how")),
+    }
+    found = json_rows_of(as_of | at_midway | {"kinds": engine.views.table("changelog/most").select("change")})
+    assert {time: found[f"as of {time}"] for time in by_time} == by_time
+    assert found[f"as of {first - 1}"] == []
+    assert found["midway"] == found["midway of the log"] != by_time[max(by_time)]
+    changes = Counter(json.loads(row)["change"] for row in found["kinds"])
     assert set(changes) == {"+I", "-U", "+U"}
     states = [Counter[str](), *[Counter(by_time[time]) for time in sorted(by_time)]]
     assert changes["-U"] == sum((before - after).total() for before, after in pairwise(states))
@@ -92,17 +100,16 @@ def _check_earlier_states(engine: Engine, by_time: dict[int, list[str]]) -> None
 
 
 def _check_metrics(engine: Engine, rows_in: int) -> None:
-    changes = engine.views.table("changelog/counts").count()
-    counted = engine.views.metrics("counts")
+    found = values_of({"changes": engine.views.table("changelog/counts").select("change"), "most": engine.views.table("most").select("k")})
+    changes, counted = len(found["changes"]), engine.views.metrics("counts")
     assert {n: counted[n] for n in ("rows_in", "changes_out", "changes_per_row")} == {
         "rows_in": rows_in,
         "changes_out": changes,
         "changes_per_row": round(changes / rows_in, 3),
     }
     most = engine.views.metrics("most")
-    held = rows_of(engine.views.table("most"), "k")
-    assert (most["partitions"], most["rows"], most["invalid_rank_ends"]) == (len({*held}), len(held), 0)
-    assert most["rows_in"] == engine.views.table("changelog/counts").where("change <> '-U'").count()
+    assert (most["partitions"], most["rows"], most["invalid_rank_ends"]) == (len({*found["most"]}), len(found["most"]), 0)
+    assert most["rows_in"] == sum(change != "-U" for (change,) in found["changes"])
 
 
 def _check_accounts_and_rebuild(engine: Engine, rows_in: int) -> None:

@@ -10,7 +10,7 @@ from operators import Aggregate, CountEvictor, CountWindowAggregate, Deduplicate
 from platform_defs.engine import Engine
 from platform_defs.engine.inputs.identity import identity_of
 from tests.conftest import MakeEngine
-from tests.support.json_rows import json_rows_of, values_of
+from tests.support.json_rows import json_rows_of
 from tests.support.kills import run_and_die
 from tests.support.small_sources import Event, law_violations, replay, source
 
@@ -101,9 +101,10 @@ def test_windows_depend_only_on_the_order_of_arrival(make_module_engine: MakeEng
     for name in BACKFILLED:
         in_steps.advance(f"{name}_again")
     _advance(at_once, [0], events)
-    tables, tables_at_once = (json_rows_of({name: engine.views.table(name) for name in engine.assets}) for engine in (in_steps, at_once))
-    changelogs = {name: in_steps.views.table(f"changelog/{name}").select("change") for name in (*OPERATORS, *CHANGED)}
-    kinds = {name: {kind for (kind,) in rows} for name, rows in values_of(changelogs).items()}
+    changes = {f"changes of {name}": in_steps.views.table(f"changelog/{name}").select("change") for name in (*OPERATORS, *CHANGED)}
+    tables = json_rows_of({name: in_steps.views.table(name) for name in in_steps.assets} | changes)
+    tables_at_once = json_rows_of({name: at_once.views.table(name) for name in at_once.assets})
+    kinds = {name: {json.loads(row)["change"] for row in tables[f"changes of {name}"]} for name in (*OPERATORS, *CHANGED)}
     for name, operator in (OPERATORS | CHANGED).items():
         wanted = _wanted(_last_events(events) if name in CHANGED else events, operator)
         columns = [*operator.emits.key, *(AGGREGATES if isinstance(operator, CountWindowAggregate) else ("v", "n", "first"))]

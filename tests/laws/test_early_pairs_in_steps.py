@@ -100,16 +100,16 @@ def _event(rng: random.Random, case: str, at: int, numbers: Counter[str]) -> Eve
     return Event(case, rng.choice([numbers[case], 100 - numbers[case]]), at)
 
 
-def _results(engine: Engine, *, are_final: bool) -> dict[str, Results]:
-    """The results of all tables, or the early ones, read by one query."""
-    frames, found = list[DataFrame](), {name: Results() for name in VARIANTS}
+def _results(engine: Engine) -> tuple[dict[str, Results], dict[str, Results]]:
+    """The early results of all tables, and the final ones, read by one query."""
+    frames, early, final = list[DataFrame](), {name: Results() for name in VARIANTS}, {name: Results() for name in VARIANTS}
     for name in VARIANTS:
         values = ("v", "CAST(NULL AS INT)") if name == "semi" else ("left_v", "right_v")
-        rows = engine.views.with_early(name).where(F.col("is_final") == are_final)
-        frames.append(rows.select(F.lit(name), "k", *map(F.expr, values), F.unix_millis("result_time") - START))
-    for name, *result in reduce(DataFrame.union, frames).collect():
-        found[name][tuple(result)] += 1
-    return found
+        time = F.unix_millis("result_time") - START
+        frames.append(engine.views.with_early(name).select("is_final", F.lit(name), "k", *map(F.expr, values), time))
+    for is_final, name, *result in reduce(DataFrame.union, frames).collect():
+        (final if is_final else early)[name][tuple(result)] += 1
+    return early, final
 
 
 @pytest.mark.parametrize("cases", [300, pytest.param(1_000, marks=pytest.mark.soak)])
@@ -128,7 +128,7 @@ def test_each_trigger_shows_the_pairs_of_its_definition(make_engine: MakeEngine,
             model.add([*batch.values()], before)
             model.advance(watermark, clock())
             engine.advance(name)
-        for name, found in _results(engine, are_final=False).items():
+        for name, found in _results(engine)[0].items():
             assert found == models[name].shown, name
             shown[name] += found.total()
             older[name] += found != models[name].pairs_after(watermark)
@@ -137,6 +137,7 @@ def test_each_trigger_shows_the_pairs_of_its_definition(make_engine: MakeEngine,
     engine.drain()
     for name in models:
         engine.advance(name)
-    assert not any(_results(engine, are_final=False).values())
-    for name, found in _results(engine, are_final=True).items():
+    early, final = _results(engine)
+    assert not any(early.values())
+    for name, found in final.items():
         assert found == models[name].results(models[name].join), name

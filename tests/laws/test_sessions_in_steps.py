@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pytest
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
@@ -29,6 +30,8 @@ KILLS = [[], ["decisions.after_commit", "advance.after_commit"], ["decisions.bef
 The kills after the commits come first, so that another step follows them.
 """
 SOAK = pytest.mark.soak
+IDS_OF_BATCH = 1_000_000_000
+"""How many ids a batch has."""
 
 
 def _count(lateness: int | str) -> WindowedAggregate:
@@ -70,14 +73,22 @@ def _run(
         engine.advance(name)
 
 
-def _model(engine: Engine, asset: str, lateness: int) -> dict[str | None, SessionsModel]:
+def _id() -> Column:
+    """The position of a row in the log, as a number."""
+    return (F.col("seq") * IDS_OF_BATCH + F.col("arrival")).alias("id")
+
+
+def _log(engine: Engine) -> DataFrame:
+    """The key, time, id and value of each row of the log."""
+    return read_log(engine.workspace, "l", engine.ledger.head).select("k", F.unix_millis("event_time").alias("t"), _id(), "v")
+
+
+def _model(engine: Engine, asset: str, lateness: int, log: Sequence[tuple[Any, ...]]) -> dict[str | None, SessionsModel]:
     """The sessions of the log's rows by key, fed in the batches of the ledger."""
     marks = operator_timeline(engine.workspace, engine.assets[asset]).after
     batches: dict[int, dict[str | None, list[tuple[int, int]]]] = {}
-    for k, t, seq, arrival in (
-        read_log(engine.workspace, "l", engine.ledger.head).select("k", F.unix_millis("event_time"), "seq", "arrival").collect()
-    ):
-        batches.setdefault(seq, {}).setdefault(k, []).append((t, seq * 1_000_000_000 + arrival))
+    for k, t, row_id, _ in log:
+        batches.setdefault(row_id // IDS_OF_BATCH, {}).setdefault(k, []).append((t, row_id))
     keys: dict[str | None, SessionsModel] = {}
     for seq in sorted(batches):
         for k, rows in batches[seq].items():
@@ -95,14 +106,13 @@ def test_sessions_in_steps_equal_the_model_and_a_backfill(make_engine: MakeEngin
         tables |= {name: (count, "l"), f"{name}_top": (top, name)}
     engine = make_engine([source("l")], [DerivedAsset(name=n, inputs=(of,), operator=o) for n, (o, of) in tables.items()])
     _run(engine, ["live", "live_top"], ["again", "again_top"], _batches(2976, "l"), KILLS)
-    keys = _model(engine, "live", lateness)
-    wanted = [(k, *span, [i for _, i in sorted(part, key=lambda r: r[1])]) for k, model in keys.items() for span, part in model.results()]
-    ids = F.transform("rows", lambda r: r["seq"] * 1_000_000_000 + r["arrival"]).alias("ids")
+    ids = F.transform("rows", lambda r: r["seq"] * IDS_OF_BATCH + r["arrival"]).alias("ids")
     bounds = [F.unix_millis(c).alias(c) for c in ("window_start", "window_end")]
     frames = {table: engine.views.table(table).select("k", *bounds, ids) for table in ("live", "again")}
     frames |= {table: engine.views.table(table) for table in ("live_top", "again_top", "verdicts/live", "verdicts/again")}
-    frames["late"] = engine.views.late("live", "l").select((F.col("seq") * 1_000_000_000 + F.col("arrival")).alias("id"))
-    found = values_of(frames)
+    found = values_of(frames | {"late": engine.views.late("live", "l").select(_id()), "log": _log(engine)})
+    keys = _model(engine, "live", lateness, found["log"])
+    wanted = [(k, *span, [i for _, i in sorted(part, key=lambda r: r[1])]) for k, model in keys.items() for span, part in model.results()]
     assert found["live"] == found["again"] == sorted(wanted, key=repr)
     assert found["live_top"] == found["again_top"]
     assert found["verdicts/live"] == found["verdicts/again"]
@@ -158,19 +168,19 @@ def test_the_rankings_of_sessions_in_steps_equal_the_model_and_a_backfill(make_e
     assets = [DerivedAsset(name=f"{n}{again}", inputs=("l",), operator=o) for n, o in operators.items() for again in ("", "_again")]
     engine = make_engine([source("l")], assets)
     _run(engine, ["last", "best"], ["last_again", "best_again"], _batches(2976, "l", count))
-    columns = F.unix_millis("event_time").alias("t"), (F.col("seq") * 1_000_000_000 + F.col("arrival")).alias("id"), F.col("v")
-    values = {id_: v for _, id_, v in read_log(engine.workspace, "l", engine.ledger.head).select(*columns).collect()}
+    bounds = [F.unix_millis(c).alias(c) for c in ("window_start", "window_end")]
+    ranks = {f"{name}{again}": rank for name, rank in (("last", []), ("best", ["rank"])) for again in ("", "_again")}
+    frames = {table: engine.views.table(table).select("k", *bounds, *rank, _id()) for table, rank in ranks.items()}
+    late = {f"late {name}": engine.views.late(name, "l").select(_id()) for name in operators}
+    found = values_of(frames | late | {"log": _log(engine)})
+    values = {row_id: v for _, _, row_id, v in found["log"]}
     wanted: dict[str, list[tuple[Any, ...]]] = {"last": [], "best": []}
-    keys = _model(engine, "last", duration_ms(LATENESS[how], ""))
+    keys = _model(engine, "last", duration_ms(LATENESS[how], ""), found["log"])
     for k, model in keys.items():
         for span, part in model.results():
             wanted["last"].append((k, *span, max(part)[1]))
             ranked = sorted((-values[id_], id_) for _, id_ in part)
             wanted["best"] += [(k, *span, n, id_) for n, (_, id_) in enumerate(ranked[:2], 1)]
-    bounds = [F.unix_millis(c).alias(c) for c in ("window_start", "window_end")]
-    ranks = {f"{name}{again}": rank for name, rank in (("last", []), ("best", ["rank"])) for again in ("", "_again")}
-    frames = {table: engine.views.table(table).select("k", *bounds, *rank, columns[1]) for table, rank in ranks.items()}
-    found = values_of(frames | {f"late {name}": engine.views.late(name, "l").select(columns[1]) for name in operators})
     for name in operators:
         assert found[name] == found[f"{name}_again"] == sorted(wanted[name], key=repr), name
         assert law_violations(engine, name) == set(), name

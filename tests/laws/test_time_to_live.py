@@ -14,7 +14,8 @@ from platform_defs.engine.inputs.stored_rows import read_log
 from platform_defs.engine.inputs.timelines import operator_timeline
 from tests.conftest import MakeEngine
 from tests.support.clock import Clock
-from tests.support.small_sources import MINUTE, START, Event, replay, rows_of, source
+from tests.support.json_rows import values_of
+from tests.support.small_sources import MINUTE, START, Event, replay, source
 
 TTL = 10 * MINUTE
 FIELDS: dict[str, Any] = {"by": "k", "order_by": "v DESC", "rank_end": 2, "ttl": "10 minutes"}
@@ -32,6 +33,10 @@ BATCHES = [
 """At 14 minutes, `a` has had no row for 13 minutes; at 25 it has rows again. A late row of `b` belongs to an earlier period."""
 
 
+Leaderboards = dict[str, list[tuple[Any, ...]]]
+"""The rows of each leaderboard, by its name."""
+
+
 @dataclass(frozen=True)
 class Row:
     """A row of the log; times are in ms."""
@@ -43,10 +48,12 @@ class Row:
     position: tuple[int, int]
 
 
-def _log(engine: Engine) -> list[Row]:
+def _read(engine: Engine, names: Sequence[str]) -> tuple[list[Row], Leaderboards]:
+    """The rows of the log, and the leaderboards, read by one query."""
     ingested_at = {batch[0].seq: batch[0].ingested_at for batch in engine.ledger.batches()}
-    rows = read_log(engine.workspace, "l", engine.ledger.head).select("k", "v", F.unix_millis("event_time"), "seq", "arrival").collect()
-    return [Row(k, v, at, ingested_at[seq], (seq, arrival)) for k, v, at, seq, arrival in rows]
+    log = read_log(engine.workspace, "l", engine.ledger.head).select("k", "v", F.unix_millis("event_time").alias("at"), "seq", "arrival")
+    found = values_of({"log": log} | {name: engine.views.table(name).select("k", "v", "rank") for name in names})
+    return [Row(k, v, at, ingested_at[seq], (seq, arrival)) for k, v, at, seq, arrival in found.pop("log")], found
 
 
 def _leaderboard(rows: Sequence[Row], time: Callable[[Row], int], now: int | None) -> list[tuple[Any, ...]]:
@@ -66,26 +73,30 @@ def _leaderboard(rows: Sequence[Row], time: Callable[[Row], int], now: int | Non
 def test_after_each_batch_the_leaderboard_equals_the_model(make_engine: MakeEngine, clock: Clock, names: list[str]) -> None:
     engine = make_engine([source("l")], [DerivedAsset(name=n, inputs=("l",), operator=TOPS[n]) for n in names])
     leaderboards: dict[str, list[list[tuple[Any, ...]]]] = {name: [] for name in names}
+    log = list[Row]()
     for batch in BATCHES:
         clock.pass_ms(6 * MINUTE)
         replay(engine, [{"l": batch}])
-        log, watermark = _log(engine), operator_timeline(engine.workspace, engine.assets[names[-1]]).after[-1]
+        for name in names:
+            engine.advance(name)
+        log, found = _read(engine, names)
+        watermark = operator_timeline(engine.workspace, engine.assets[names[-1]]).after[-1]
         models = {
             "kept": _leaderboard(log, lambda r: r.at, None),
             "left": _leaderboard(log, lambda r: r.at, watermark),
             "idle": _leaderboard(log, lambda r: r.ingested_at, engine.ledger.batches()[-1][0].ingested_at),
         }
         for name in names:
-            wanted = models[name]
-            engine.advance(name)
-            assert rows_of(engine.views.table(name), "k", "v", "rank") == wanted, (name, batch)
-            leaderboards[name].append(wanted)
+            assert found[name] == models[name], (name, batch)
+            leaderboards[name].append(models[name])
     then = START + 14 * MINUTE
-    before_then = [r for r in _log(engine) if r.at <= then]
-    assert rows_of(engine.views.of_event_times_to("left", then), "k", "v", "rank") == _leaderboard(before_then, lambda r: r.at, then)
+    stored = {name: engine.views.table(name) for name in names}
+    changelogs = {name: engine.views.table(f"changelog/{name}").drop("changed_at") for name in names}
+    folded = {f"{name} of its changelog": fold(rows, key=TOPS[name].emits.key, order="step") for name, rows in changelogs.items()}
+    found = values_of(stored | folded | {"then": engine.views.of_event_times_to("left", then).select("k", "v", "rank")})
+    assert found["then"] == _leaderboard([r for r in log if r.at <= then], lambda r: r.at, then)
     for name in names:
-        changelog = engine.views.table(f"changelog/{name}")
-        assert rows_of(fold(changelog.drop("changed_at"), key=TOPS[name].emits.key, order="step")) == rows_of(engine.views.table(name))
+        assert found[f"{name} of its changelog"] == found[name] != [], name
         assert [account.holds for account in engine.accounts.days(name)] == [True]
     assert len({repr(contents) for contents in leaderboards.values()}) == len(names)
     clock.pass_ms(30 * MINUTE)

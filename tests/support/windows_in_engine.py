@@ -9,7 +9,6 @@ from platform_defs.engine import Engine
 from platform_defs.engine.inputs.stored_rows import read_log
 from platform_defs.engine.inputs.timelines import operator_timeline
 from tests.support.json_rows import values_of
-from tests.support.small_sources import rows_of
 from tests.support.windows_model import TimedRow
 
 
@@ -21,12 +20,6 @@ def rows_with_watermark(engine: Engine, asset: str) -> list[TimedRow]:
 
 
 def window_results_of(engine: Engine, columns: Mapping[str, Sequence[str]]) -> dict[str, list[tuple[Any, ...]]]:
-    """The rows of several tables of windows, as `window_results` returns them, read by one query."""
+    """The rows of window tables: the key, the window's start and end in epoch ms, and the given columns; read by one query."""
     times = [F.unix_millis(c).alias(c) for c in ("window_start", "window_end")]
     return values_of({table: engine.views.table(table).select("k", *times, *table_columns) for table, table_columns in columns.items()})
-
-
-def window_results(engine: Engine, table: str, *columns: str) -> list[tuple[Any, ...]]:
-    """The rows of a window table: the key, the window's start and end in epoch ms, and the given columns."""
-    times = [F.unix_millis(c).alias(c) for c in ("window_start", "window_end")]
-    return rows_of(engine.views.table(table).select("k", *times, *columns))
