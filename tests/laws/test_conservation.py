@@ -9,7 +9,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
-from deltalake import DeltaTable
+from deltalake import DeltaTable, write_deltalake
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -98,13 +98,13 @@ def test_a_corrupted_result_names_its_side_and_day_and_a_rebuild_repairs_it(make
     copies = {side: [replace(event, at=event.at + by) for by in later for event in events] for side, events in BATCH.items()}
     replay(engine, [copies, {side: [Event("z", 0, len(CORRUPTIONS) * PERIOD * DAY)] for side in BATCH}])
     engine.advance("pairs")
-    correct = rows_of(engine.views.table("pairs"))
+    rows = engine.spark.createDataFrame(engine.views.table("pairs").toArrow())
+    correct = rows_of(rows)
     assert law_violations(engine) == set()
 
-    rows = engine.spark.createDataFrame(engine.views.table("pairs").toArrow())
     number = F.expr(f"(unix_millis(final_at) - {START}) DIV {PERIOD * DAY}")
     parts = [corrupt(rows.where(number == n)) for n, (corrupt, _) in enumerate(CORRUPTIONS.values())]
-    reduce(DataFrame.unionByName, parts).write.format("delta").mode("overwrite").save(engine.lake.path("pairs"))
+    write_deltalake(engine.lake.path("pairs"), reduce(DataFrame.unionByName, parts).toArrow(), mode="overwrite")
     wanted = {name: {(side, _day_after(day, n * PERIOD)) for side, day in days} for n, (name, (_, days)) in enumerate(CORRUPTIONS.items())}
     violations, first_days = law_violations(engine), [_day_after(FIRST, n * PERIOD) for n in range(len(CORRUPTIONS) + 1)]
     found = zip(CORRUPTIONS, pairwise(first_days), strict=True)

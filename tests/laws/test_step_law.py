@@ -52,6 +52,13 @@ def test_each_row_is_finalized_by_exactly_one_step(engine_and_steps: tuple[Engin
     assert found["r", "late"] == 1
 
 
+@pytest.fixture(scope="module")
+def correct(engine_and_steps: tuple[Engine, dict[str, list[Step]]]) -> DataFrame:
+    """The rows of the full join, in memory."""
+    engine, _ = engine_and_steps
+    return engine.spark.createDataFrame(engine.views.table("full").toArrow())
+
+
 @pytest.mark.parametrize(
     ("condition", "corrupt"),
     [
@@ -63,10 +70,12 @@ def test_each_row_is_finalized_by_exactly_one_step(engine_and_steps: tuple[Engin
     ids=["lost", "unmatched twice", "matched and unmatched", "invented"],
 )
 def test_a_wrong_result_violates_the_law_of_its_step(
-    engine_and_steps: tuple[Engine, dict[str, list[Step]]], condition: str, corrupt: Callable[[DataFrame, DataFrame], DataFrame]
+    engine_and_steps: tuple[Engine, dict[str, list[Step]]],
+    correct: DataFrame,
+    condition: str,
+    corrupt: Callable[[DataFrame, DataFrame], DataFrame],
 ) -> None:
     engine, steps = engine_and_steps
-    correct = engine.spark.createDataFrame(engine.views.table("full").toArrow())
     row = correct.where(condition).limit(1)
     [final_at] = [r[0] for r in row.select(F.unix_millis("final_at")).collect()]
     [step] = [s for s in steps["full"] if (s.before.closed_to or 0) < final_at <= (s.after.closed_to or 0)]
