@@ -13,6 +13,7 @@ from platform_defs.engine.inputs.reader import read_input
 from platform_defs.engine.lake.tables import Lake
 from tests.conftest import CopyEngine, MakeEngine
 from tests.support.clock import Clock
+from tests.support.json_rows import json_rows_of
 from tests.support.small_sources import (
     DAY,
     HOUR,
@@ -23,7 +24,6 @@ from tests.support.small_sources import (
     join,
     law_violations,
     replay,
-    rows_of,
     source,
     totals,
 )
@@ -56,10 +56,10 @@ def test_a_table_does_not_depend_on_its_steps(make_engine: MakeEngine, seed: int
     engine.advance("at_once")
     small = make_engine([source("l"), source("r")], [join(n, how=how) for n in names], max_step=450)
     steps = small.advance("in_small_steps")
-    stepwise = rows_of(engine.views.table("stepwise"))
+    found = json_rows_of({name: engine.views.table(name) for name in names})
     assert len(steps) > 1
-    assert len(stepwise) > 100
-    assert stepwise == rows_of(engine.views.table("at_once")) == rows_of(engine.views.table("in_small_steps"))
+    assert len(found["stepwise"]) > 100
+    assert found["stepwise"] == found["at_once"] == found["in_small_steps"]
     counts = correct_totals(engine, "stepwise")
     assert counts["l", "late"] > 0
     assert counts["r", "late"] > 0
@@ -85,7 +85,8 @@ def test_a_table_does_not_depend_on_its_steps_for_any_arrival_order(
     engine.advance("stepwise")
     replace(engine, max_step=max_step).advance("in_small_steps")
     if engine.pending.progress("stepwise").step:
-        assert rows_of(engine.views.table("stepwise")) == rows_of(engine.views.table("in_small_steps"))
+        found = json_rows_of({name: engine.views.table(name) for name in assets})
+        assert found["stepwise"] == found["in_small_steps"]
         assert law_violations(engine, "stepwise") == set()
     else:
         assert not any(events for batch in batches for events in batch.values())
@@ -100,9 +101,9 @@ def test_the_batches_do_not_matter_if_no_row_is_late(make_engine: MakeEngine) ->
     for name in engine.assets:
         engine.advance(name)
     content = ["k", "left_v", "right_v", "left_ts", "right_ts", "result_time", "final_at"]
-    fine = rows_of(engine.views.table("fine"), *content)
-    assert len(fine) > 100
-    assert fine == rows_of(engine.views.table("coarse"), *content)
+    found = json_rows_of({name: engine.views.table(name).select(*content) for name in engine.assets})
+    assert len(found["fine"]) > 100
+    assert found["fine"] == found["coarse"]
 
 
 @pytest.fixture(scope="module")
@@ -137,7 +138,8 @@ def test_an_advance_stops_at_until_and_resumes_from_there(make_engine: MakeEngin
     assert engine.views.table("cut").where(f"unix_millis(final_at) > {midnight}").isEmpty()
     engine.advance("cut")
     engine.advance("whole")
-    assert rows_of(engine.views.table("cut")) == rows_of(engine.views.table("whole"))
+    found = json_rows_of({name: engine.views.table(name) for name in engine.assets})
+    assert found["cut"] == found["whole"] != []
 
 
 def test_a_table_derived_from_a_derived_table_equals_a_backfill(make_engine: MakeEngine) -> None:
@@ -149,11 +151,11 @@ def test_a_table_derived_from_a_derived_table_equals_a_backfill(make_engine: Mak
         replay(engine, [batch])
         engine.advance("first")
         engine.advance("second")
-    stepwise = rows_of(engine.views.table("second"))
     whole = second.operator(
         engine.views.table("first").withColumnRenamed("result_time", "event_time").drop("final_at"),
         read_input(engine.workspace, second, 1, engine.ledger.head),
     )
     closed_to = engine.pending.progress("second").closed_to
-    assert len(stepwise) > 50
-    assert stepwise == rows_of(whole.where(f"unix_millis(final_at) <= {closed_to}"))
+    found = json_rows_of({"stepwise": engine.views.table("second"), "whole": whole.where(f"unix_millis(final_at) <= {closed_to}")})
+    assert len(found["stepwise"]) > 50
+    assert found["stepwise"] == found["whole"]
