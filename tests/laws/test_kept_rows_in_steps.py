@@ -146,7 +146,7 @@ def test_a_step_reads_as_many_rows_of_an_old_log_as_of_a_new_one(make_engine: Ma
         for last in (age - 2, age - 1, age):  # the pending rows are in the file of the last batch, as in a stream
             replay(engine, [{side: _events(rng, batch) for side in "lr"} for batch in range(batches, last)])
             batches = last
-            for name in engine.assets:
+            for name in ["joined"] if last == age - 2 else engine.assets:  # the join keeps the versions of earlier steps
                 found = counted.during(lambda name=name: engine.advance(name))
                 read[name] += [found] if last == age else []
     for name, found in read.items():
