@@ -294,13 +294,14 @@ def _frame(spark: SparkSession, rows: Sequence[Mapping[str, Any]], schema: pa.Sc
 def _with_lateness_decisions(spark: SparkSession, cases: Sequence[WindowCase]) -> DataFrame:
     """The on-time rows of session cases with their recorded sessions; lateness is decided row by row, in order of arrival.
 
-    A decision depends on earlier decisions. One query makes all of them from assumed ones, and is repeated until both are equal.
+    A decision depends on earlier decisions. One query makes all of them from assumed ones, and is repeated until it would read the same
+    rows again.
     """
     decided = _Decisions()
     for _ in range(max(len([*case.rows()]) for case in cases) + 2):
         found = _decide(spark, cases, decided)
-        if found == decided:
-            return _frame(spark, _accepted_rows(cases, decided), _SCHEMA_WITH_SESSIONS).drop(NEW)
+        if _apply_decisions(cases, found)[1] == _apply_decisions(cases, decided)[1]:
+            return _frame(spark, _accepted_rows(cases, found), _SCHEMA_WITH_SESSIONS).drop(NEW)
         decided = found
     raise AssertionError("the decisions do not converge, so one depends on a later row or on another case")
 
