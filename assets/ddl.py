@@ -104,7 +104,7 @@ def _by_spark(ddl: str) -> StructType | None:
         return None
     try:
         schema = StructType.fromDDL(ddl)
-    except (PySparkException, Py4JJavaError):  # the latter for a stack overflow
+    except (PySparkException, Py4JJavaError, RecursionError):  # the last two for types that are nested too deeply for Java or Python
         return None
     return schema if isinstance(schema, StructType) else None
 

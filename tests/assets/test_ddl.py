@@ -30,7 +30,7 @@ INVALID += ["-- a INT", "a INT /* no end", "a INT COMMENT x", "'a' INT", '"a" IN
 INVALID += ["a INT8", "a TEXT", "a BOOL", "a TIMESTAMPTZ", "a INT) PARTITIONED BY (a", "a INT) AS SELECT 1 AS (b", "a DOUBLE PRECISION"]
 
 DEEP = 1_200
-"""A depth beyond the limits of Python and of Spark's JSON, which are 1,000. The time in which Spark parses it grows with its square."""
+"""A depth beyond the limit of Spark's JSON, which is 1,000. The time in which Spark parses it grows with its square."""
 INVALID += [f"a DECIMAL({'9' * 5_000})", f"a {'ARRAY<' * DEEP}INT{'>' * DEEP}"]
 
 
@@ -48,6 +48,11 @@ def test_the_schema_is_the_one_that_spark_reads(spark, ddl):
 @pytest.mark.parametrize("ddl", [text for text in INVALID if isinstance(text, str)], ids=lambda ddl: ddl[:30])
 def test_what_is_not_valid_is_refused_by_spark_too(spark, ddl):
     assert schema_of(ddl) is None or not schema_of(ddl).fields
+
+
+def test_a_type_that_is_nested_too_deeply_for_python_is_refused(spark):
+    """Spark reads 800 levels; in Python, reading its answer needs more than the 1,000 frames of the stack."""
+    assert schema_of(f"a {'ARRAY<' * 800}INT{'>' * 800}") is None
 
 
 @pytest.mark.parametrize("ddl", OTHERS)
