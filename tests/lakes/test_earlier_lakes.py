@@ -15,8 +15,8 @@ from tests.lakes import make
 from tests.support.json_rows import json_rows_of
 from tests.support.small_sources import DAY, START, law_violations
 
-REBUILT, NEWEST = "bd14abf", [*make.ARCHIVES][-1]
-"""The archive whose tables are rebuilt too, and the one for which the law is checked once, at the end."""
+REBUILT = "bd14abf"
+"""The archive whose tables are rebuilt too."""
 REMADE = ["counts", "sums", "visits"]
 
 
@@ -61,8 +61,6 @@ def _violations(engine: Engine, names: Iterable[str]) -> list[str]:
 @pytest.mark.parametrize("name", make.ARCHIVES)
 def test_a_lake_of_an_earlier_version_continues_to_work(name: str, tmp_path: Path, spark: SparkSession) -> None:
     engine, archive = _open(name, tmp_path / "earlier", spark), make.ARCHIVES[name]
-    if name != NEWEST:
-        assert _violations(engine, engine.assets) == []
     assert _advance(engine) == 0
     fresh = _fresh(name, tmp_path / "fresh", spark)
     for each in (fresh, engine):
