@@ -13,7 +13,7 @@ from tests.chaos.child import NEVER, Child, Instructions
 from tests.chaos.content import Content, content
 from tests.chaos.plan import REMOVAL_POINTS, Passages
 from tests.chaos.stream import script, shop
-from tests.chaos.trial import GOOD, Trial, delete_abandoned_files
+from tests.chaos.trial import Trial, delete_abandoned_files
 from tests.support.kills import Killed
 
 SEED, PARTS = 11, 1
@@ -79,9 +79,12 @@ def finish(spark: SparkSession, trial: Trial, start: int, passages: Passages) ->
 
 
 def undisturbed(spark: SparkSession, home: Path) -> tuple[Content, Passages]:
+    """The content of the lake after an undisturbed run, and the points that the run passes.
+
+    The lake is not verified: the one of the trial must have the same content, and `finish` verifies that one.
+    """
     passages: Passages = {}
-    for index in range(len(ACTIONS)):
-        _, messages = attempt(spark, home, index, {})
+    for index, action in enumerate(ACTIONS):
+        messages = [] if action.kind == "verify" else attempt(spark, home, index, {})[1]
         passages[index] = [s["passed"] for s in messages if "passed" in s]
-    assert GOOD in messages
     return content(str(home / "lake"), home), passages
