@@ -3,7 +3,7 @@
 import gzip
 import json
 import struct
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import unquote
@@ -11,7 +11,7 @@ from urllib.parse import unquote
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.types import StructType
 
 from assets.days import moment
@@ -19,6 +19,7 @@ from platform_defs.engine import Engine
 from platform_defs.engine.inputs.stored_rows import read_log
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.ledger import SourceBatch
+from tests.operators.frames import tagged
 from tests.support.clock import Clock
 from tests.support.small_sources import START, iso, source
 
@@ -437,10 +438,16 @@ def found(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Foun
     _write(root / "in/values/values.jsonl", _lines(*[json.dumps({"k": v.id, "ts": TIME, **v.row}) for v in VALUE_CASES]))
     [batch] = engine.ingest()
     columns = [f"cast({c} as string) {c}" for c in VALUES.fieldNames()]
-    log = {n: read_log(engine.workspace, n, 1).select("k", "arrival").collect() for n in FILES}
+    log = _rows_by_source({n: read_log(engine.workspace, n, 1).select("k", "arrival") for n in FILES})
     log["values"] = read_log(engine.workspace, "values", 1).selectExpr(*columns).collect()
-    quarantine = {n: sorted(engine.views.table(f"quarantine/{n}").collect(), key=lambda r: r.arrival) for n in sources}
+    quarantine = _rows_by_source({n: engine.views.table(f"quarantine/{n}").select("arrival", "path", "raw", "reason") for n in sources})
     return Found({s.source: s for s in batch}, log, quarantine)
+
+
+def _rows_by_source(tables: Mapping[str, DataFrame]) -> dict[str, list[Row]]:
+    """The rows of several tables, which one query reads, in the order of their arrival."""
+    rows = sorted(tagged(tables).collect(), key=lambda r: r.arrival)
+    return {name: [r for r in rows if r.tag == name] for name in tables}
 
 
 def _write(path: Path, content: bytes) -> None:
