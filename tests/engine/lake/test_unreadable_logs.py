@@ -98,7 +98,6 @@ def _delete_and_rebuild(engine: Engine, names: list[str], monkeypatch: pytest.Mo
     monkeypatch.setattr(opened_tables, "_opened", OrderedDict())
     after = make_engine(SOURCES, ASSETS)
     assert {name for name, _ in after.rebuild_tables(names, downstream=True)} == {*names, *["top"] * ("counts" in names)}
-    assert [law_violations(after, name) for name in names] == [set() for _ in names]
     return after
 
 
