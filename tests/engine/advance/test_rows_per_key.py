@@ -6,13 +6,13 @@ import pytest
 
 from assets.contracts import DerivedAsset
 from operators import ClosedRange, Deduplicate, IntervalJoin
-from platform_defs.engine import Engine
 from platform_defs.engine.advance import closed_ranges, rows_per_key
 from platform_defs.engine.advance.step_size import rows_of_range
 from tests.conftest import MakeEngine
 from tests.engine.source_batches import source_batch
+from tests.support.json_rows import values_of
 from tests.support.memory_ledger import memory_ledger
-from tests.support.small_sources import MINUTE, START, Event, join, replay, rows_of, source
+from tests.support.small_sources import MINUTE, START, Event, join, replay, source
 
 NUMBERS = {kind: {"schema": f"k {kind}, v int, ts timestamp"} for kind in ("int", "bigint")}
 """Sources whose keys are whole numbers, by their types: Spark hashes equal numbers of two types differently."""
@@ -48,7 +48,8 @@ def test_only_a_step_whose_keys_have_many_rows_is_joined_in_buckets(make_engine:
     for asset in assets:
         engine.advance(asset.name)
     assert joined == {"one_key": True, "many_keys": False, "empty_side": False, "one_number": True}
-    assert [_pairs(engine, table) for table in ("one_key", "many_keys", "one_number")] == [600, 600, 600]
+    pairs = {name: engine.views.table(name).where("left_v = right_v").select("left_v") for name in ("one_key", "many_keys", "one_number")}
+    assert {name: len(rows) for name, rows in values_of(pairs).items()} == dict.fromkeys(pairs, 600)
     assert all(not day.missing and not day.extra for day in engine.accounts.days("one_key"))
 
 
@@ -57,10 +58,6 @@ def _events(name: str) -> list[Event]:
     if name == "nobody":
         return []
     return [Event("7" if name in ("l", "r", *NUMBERS) else f"k{n}", n, n * MINUTE // 2) for n in range(600)]
-
-
-def _pairs(engine: Engine, table: str) -> int:
-    return len([v for (v,) in rows_of(engine.views.table(table).where("left_v = right_v"), "left_v")])
 
 
 def test_an_operator_that_compares_no_rows_of_a_key_is_never_split(make_engine: MakeEngine) -> None:
