@@ -41,10 +41,10 @@ def test_a_step_reads_as_many_rows_and_decisions_of_an_old_lake_as_of_a_new_one(
 ) -> None:
     engine, rng = _engine(make_engine, monkeypatch), random.Random(5)
     counted, read = RowsRead(engine, monkeypatch), list[Counter[str]]()
-    for batch in range(12):
+    for batch in range(9):
         replay(engine, [_batch(rng, batch)])
         read.append(counted.during(lambda: engine.advance("visits")))
-    assert engine.views.late("visits", "l").count() == engine.lake.read(engine.spark, VERDICTS).count() == 11
+    assert engine.views.late("visits", "l").count() == engine.lake.read(engine.spark, VERDICTS).count() == 8
     assert all(account.holds for account in engine.accounts.days("visits"))
     assert read[-1]["events/l"] <= read[4]["events/l"], [rows["events/l"] for rows in read]
     assert 0 < read[-1][VERDICTS] <= read[4][VERDICTS], [rows[VERDICTS] for rows in read]
