@@ -204,6 +204,8 @@ def _read_columns(view: str, tokens: Sequence[Token], at: int, text: str) -> tup
     if at >= len(tokens) or tokens[at].token_type != TokenType.L_PAREN:
         return [], at
     parts, end = read_list(tokens, at, text)
+    if not parts:
+        raise SqlError.refused(shorten_text(text), "the view has an empty list of columns", "leave the brackets out")
     for part in parts:
         is_commented = len(part) == 3 and word_of(part[1]) == "COMMENT" and part[2].token_type == TokenType.STRING
         if part[0].token_type in (TokenType.STRING, TokenType.NUMBER) or not (len(part) == 1 or is_commented):

@@ -109,10 +109,12 @@ def read_table(name: str, text: str, tokens: Sequence[Token], at: int) -> Create
     Raises:
         SqlError: a part cannot be read, or has no counterpart.
     """
-    if at >= len(tokens) or tokens[at].text != "(":
+    if at >= len(tokens) or word_of(tokens[at]) != "(":
         way_out = "write CREATE TABLE name (columns) WITH (options); for the result of a query write INSERT INTO name SELECT ..."
         raise SqlError.refused(shorten_text(text), "the table has no list of columns", way_out)
     parts, at = read_list(tokens, at, text)
+    if not parts:
+        raise SqlError.refused(shorten_text(text), "the table has no columns", "write a name and a type, such as price DECIMAL(10, 2)")
     reader = _Reader(text, tokens[0].start, name)
     try:
         for part in parts:
@@ -125,6 +127,8 @@ def read_table(name: str, text: str, tokens: Sequence[Token], at: int) -> Create
 
 def read_list(tokens: Sequence[Token], at: int, text: str) -> tuple[list[list[Token]], int]:
     """The parts of a list in brackets, which commas outside of inner brackets separate, and the position after the list.
+
+    Empty brackets have no parts.
 
     Args:
         tokens: the tokens of the statement.
@@ -143,9 +147,10 @@ def read_list(tokens: Sequence[Token], at: int, text: str) -> tuple[list[list[To
             parts.append([])
         else:
             parts[-1].append(token)
+    if parts == [[]]:
+        return [], end + 1
     if [] in parts:
-        reason = "a comma has nothing before or after it" if len(parts) > 1 else "a pair of brackets is empty"
-        raise SqlError(f"{shorten_text(text)!r} cannot be parsed: {reason}")
+        raise SqlError(f"{shorten_text(text)!r} cannot be parsed: a comma has nothing before or after it")
     return parts, end + 1
 
 
@@ -195,29 +200,55 @@ class _Reader:
         for clause, way_out in _CLAUSES.items():
             if clause in " ".join(words):
                 raise SqlError.refused(f"{clause} of table {self._name!r}", "tables have no such clause", way_out)
-        comment = tokens[words.index("COMMENT") + 1].text if "COMMENT" in words else ""
-        if "WITH" not in words:
-            return comment, {}
-        start = words.index("WITH") + 1
-        if tokens[start].text != "(":
-            raise SqlError.refused(self._sql(tokens[start - 1 :]), "WITH has no list of options", "write WITH ('name' = 'value')")
-        parts, end = read_list(tokens, start, self._text)
+        comment, at, options = "", 0, dict[str, str]()
+        if words[:1] == ["COMMENT"]:
+            comment, at = self._read_comment(tokens), 2
+        if words[at : at + 1] == ["WITH"]:
+            options, at = self._read_options(tokens, at)
+        if at < len(tokens):
+            reason = "only COMMENT 'text' and then WITH (options) can follow the columns of a table"
+            way_out = f"write INSERT INTO {self._name} SELECT ..." if words[at] == "AS" else "leave it out"
+            raise SqlError.refused(self._sql(tokens[at:]), reason, way_out)
+        return comment, options
+
+    def _read_comment(self, tokens: Sequence[Token]) -> str:
+        if tokens[1].token_type != TokenType.STRING:
+            raise SqlError.refused(self._sql(tokens), "COMMENT has no text", "write COMMENT 'text'")
+        return tokens[1].text
+
+    def _read_options(self, tokens: Sequence[Token], at: int) -> tuple[dict[str, str], int]:
+        """The options of WITH, which is at a position, and the position after them."""
+        if word_of(tokens[at + 1]) != "(":
+            raise SqlError.refused(self._sql(tokens[at:]), "WITH has no list of options", "write WITH ('name' = 'value')")
+        parts, end = read_list(tokens, at + 1, self._text)
         for part in parts:
             if len(part) != 3 or part[1].text != "=":
                 raise SqlError.refused(self._sql(part), "it is no option", "write 'name' = 'value'")
-        if end < len(tokens):
-            raise SqlError.refused(self._sql(tokens[end:]), "nothing follows the options of WITH", "leave it out, or write it before WITH")
-        return comment, {part[0].text: part[2].text for part in parts}
+        return {part[0].text: part[2].text for part in parts}, end
 
     def _sql(self, tokens: Sequence[Token]) -> str:
         return self._text[tokens[0].start - self._base : tokens[-1].end + 1 - self._base] if tokens else ""
 
     def _primary_key(self, tokens: Sequence[Token]) -> None:
-        start = next((n for n, token in enumerate(tokens) if word_of(token) == "("), None)
-        if start is None:
-            raise SqlError.refused(self._sql(tokens), "it names no columns", "write PRIMARY KEY (name, ...) NOT ENFORCED")
-        columns, _ = read_list(tokens, start, self._text)
-        self._key = tuple(" ".join(token.text for token in column) for column in columns)
+        """`[CONSTRAINT name] PRIMARY KEY (columns) [NOT ENFORCED]`."""
+        start = next((n for n, token in enumerate(tokens) if word_of(token) == "("), len(tokens))
+        columns, end = read_list(tokens, start, self._text) if start < len(tokens) else ([], start)
+        kind = " ".join(word_of(token) for token in tokens[2 if word_of(tokens[0]) == "CONSTRAINT" else 0 : start])
+        if kind != "PRIMARY KEY":
+            raise self._no_key(tokens, "a table has no constraint but its primary key")
+        if not columns:
+            raise self._no_key(tokens, "it has no columns in brackets")
+        if " ".join(word_of(token) for token in tokens[end:]) not in ("", "NOT ENFORCED"):
+            raise self._no_key(tokens, "only NOT ENFORCED can follow the columns of a key")
+        self._set_key(tuple(" ".join(token.text for token in column) for column in columns), tokens)
+
+    def _set_key(self, key: tuple[str, ...], tokens: Sequence[Token]) -> None:
+        if self._key:
+            raise self._no_key(tokens, f"the table has the key ({', '.join(self._key)})")
+        self._key = key
+
+    def _no_key(self, tokens: Sequence[Token], reason: str) -> SqlError:
+        return SqlError.refused(self._sql(tokens), reason, "write one PRIMARY KEY (name, ...) NOT ENFORCED")
 
     def _watermark(self, tokens: Sequence[Token]) -> None:
         """`WATERMARK FOR t AS t`, or `t - INTERVAL ...`."""
@@ -239,7 +270,7 @@ class _Reader:
         end = next((n for n, word in enumerate(words) if n > 1 and word in _AFTER_TYPE), len(words))
         comment = tokens[words.index("COMMENT", end) + 1].text if "COMMENT" in words[end:] else ""
         if "PRIMARY KEY" in " ".join(words[end:]):
-            self._key = (name,)
+            self._set_key((name,), tokens)
         metadata = ""
         if "METADATA" in words[end:]:
             at = words.index("METADATA", end)
