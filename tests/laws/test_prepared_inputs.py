@@ -110,9 +110,9 @@ def test_filtered_rows_are_counted_and_are_never_late(engine: Engine) -> None:
     assert filtered == {"l": 3, "r": 2}
     assert {side: found[side, "accepted"] for side in filtered} == {"l": 10, "r": 7}
     assert found["l", "late"] == 1, "Event 11 is late; event -10, which is older, is filtered"
-    of_counts, of_total = engine.accounts.days("counts"), engine.accounts.days("total")
-    assert [a.filtered for a in of_total] == [2]
-    assert all(a.holds for a in [*days, *of_counts, *of_total]), "tables of each way to account for rows, after the drain"
+    accounts = {"pairs": days} | {name: engine.accounts.days(name) for name in ("counts", "total", "visits", "busiest")}
+    assert [a.filtered for a in accounts["total"]] == [2]
+    assert [name for name, of_table in accounts.items() if not all(a.holds for a in of_table)] == [], "after the drain"
     assert [row["v"] for row in engine.views.late("pairs", "l").select((F.col("tens") / 10).alias("v")).collect()] == [11]
 
 
