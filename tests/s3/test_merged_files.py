@@ -1,5 +1,7 @@
 """Small files of a table in S3 are merged by a conditional put."""
 
+from typing import Any, cast
+
 import pyarrow as pa
 import pytest
 
@@ -25,3 +27,13 @@ def test_files_are_merged_unless_another_commit_came_first(lake: Lake, server: S
     assert merged.version() == 8
     assert merged.get_add_actions(flatten=True)["num_records"].to_pylist() == [8]
     assert merged.to_pyarrow_table()["n"].to_pylist() == [*range(8)]
+
+
+def test_a_small_table_is_compacted_without_spark(lake: Lake) -> None:
+    for n in range(3):
+        lake.append_small(pa.table({"n": [n]}), "t", {"key": n})
+    lake.optimize(cast(Any, None), "t")
+    compacted = lake.delta("t")
+    assert compacted is not None
+    assert compacted.get_add_actions(flatten=True)["num_records"].to_pylist() == [3]
+    assert compacted.to_pyarrow_table()["n"].to_pylist() == [*range(3)]

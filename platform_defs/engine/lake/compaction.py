@@ -25,6 +25,7 @@ from operators.columns import quoted_name
 from platform_defs.engine.lake.commits import commit_options
 from platform_defs.engine.lake.data_files import COMMIT_FOLDER
 from platform_defs.engine.lake.interrupts import run_to_end
+from platform_defs.engine.lake.merged_files import FAULTS, can_merge_all, merge_files
 from platform_defs.engine.lake.root import LakeRoot
 
 CONFLICTS = (
@@ -54,11 +55,23 @@ class MaintainedTables(LakeRoot):
     """Maintains a lake's tables."""
 
     def optimize(self, spark: SparkSession, table: str) -> None:
-        """Compact a table's files below `SMALL_BYTES`."""
+        """Compact a table's files below `SMALL_BYTES`, without Spark if one merge can read all of them."""
         from delta.tables import DeltaTable as SparkDelta
 
         self.check_leases()
+        if self._merge_small_files(table):
+            return
         run_to_end(SparkDelta.forPath(spark, self.path(table)).optimize().executeCompaction, spark)
+
+    def _merge_small_files(self, table: str) -> bool:
+        """Merge a table's files below `SMALL_BYTES` into one; False if Spark must do it, or must name what is wrong with a file."""
+        delta = DeltaTable(self.path(table), storage_options=self.storage_options)
+        try:
+            return can_merge_all(delta, self.path(table), SMALL_BYTES) and merge_files(
+                delta, self.path(table), self.storage_options, SMALL_BYTES
+            )
+        except FAULTS:
+            return False
 
     def count_unneeded_files(self, spark: SparkSession, table: str, hours: int | None) -> int:
         """The number of files that no version of the last `hours` needs, up to 1,000 for a table with deletion vectors.

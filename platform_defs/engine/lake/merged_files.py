@@ -35,6 +35,14 @@ def can_merge(delta: DeltaTable, path: str) -> bool:
     return (is_local(path) or is_in_s3(path)) and is_written_by_deltalake(delta)
 
 
+def can_merge_all(delta: DeltaTable, path: str, below: int) -> bool:
+    """Whether one call of `merge_files` merges all of a table's files that are smaller than `below` bytes."""
+    if not can_merge(delta, path):
+        return False
+    sizes = delta.get_add_actions(flatten=True)["size_bytes"].to_pylist()
+    return len(_small_files(delta, below)) == sum(size < below for size in sizes)
+
+
 def merge_files(delta: DeltaTable, path: str, options: dict[str, str] | None, below: int) -> bool:
     """Merge a table's small files into one, the oldest first. No row changes, and the rows of one file stay together and in order.
 

@@ -5,6 +5,7 @@ import os
 import shutil
 import threading
 import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
@@ -21,8 +22,9 @@ from platform_defs.engine.ingest.stream import writer_name
 from platform_defs.engine.ingest.uncommitted import ATTEMPT
 from platform_defs.engine.inputs.changelog_reader import APPLIED
 from platform_defs.engine.inputs.progress import PROGRESS
-from platform_defs.engine.lake import reads
+from platform_defs.engine.lake import compaction, merged_files, reads
 from platform_defs.engine.lake.errors import LakeError
+from platform_defs.engine.lake.interrupts import run_to_end
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.ledger import Ledger
 from platform_defs.engine.operations.maintenance import Maintained, Maintenance, MaintenanceError
@@ -126,6 +128,27 @@ def test_maintenance_compacts_files_and_changes_no_row_and_the_next_one_does_not
     assert [restarted.advance(name) for name in restarted.assets] == [[], []], "no progress was lost"
     assert restarted.ingest() == []
     assert not [a for a in restarted.accounts.days("pairs") if not a.holds]
+
+
+@pytest.mark.parametrize("is_large", [False, True], ids=["small", "large"])
+def test_spark_compacts_only_tables_that_are_too_large_for_one_merge(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, *, is_large: bool
+) -> None:
+    tables, compacted_by_spark = ["events/l", "events/r", TOTAL.changelog], list[Callable[[], object]]()
+
+    def run(compact: Callable[[], object], spark: SparkSession) -> None:
+        compacted_by_spark.append(compact)
+        run_to_end(compact, spark)
+
+    monkeypatch.setattr(compaction, "run_to_end", run)
+    if is_large:
+        monkeypatch.setattr(merged_files, "MOST_BYTES", 100)
+    before = json_rows_of({table: engine.views.table(table) for table in tables})
+    for table in tables:
+        engine.lake.optimize(engine.spark, table)
+    assert len(compacted_by_spark) == (len(tables) if is_large else 0)
+    assert {len(DeltaTable(engine.lake.path(table)).file_uris()) for table in tables} == {1}
+    assert json_rows_of({table: engine.views.table(table) for table in tables}) == before
 
 
 def test_deletion_vectors_are_kept_after_the_retention(make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
