@@ -25,7 +25,7 @@ from operators.columns import quoted_name
 from platform_defs.engine.lake.commits import commit_options
 from platform_defs.engine.lake.data_files import COMMIT_FOLDER
 from platform_defs.engine.lake.interrupts import run_to_end
-from platform_defs.engine.lake.merged_files import FAULTS, can_merge_all, merge_files
+from platform_defs.engine.lake.merged_files import FAULTS, can_merge, merge_files
 from platform_defs.engine.lake.root import LakeRoot
 
 CONFLICTS = (
@@ -56,20 +56,18 @@ class MaintainedTables(LakeRoot):
 
     def optimize(self, spark: SparkSession, table: str) -> None:
         """Compact a table's files below `SMALL_BYTES`, without Spark if one merge can read all of them."""
-        from delta.tables import DeltaTable as SparkDelta
-
         self.check_leases()
-        if self._merge_small_files(table):
-            return
-        run_to_end(SparkDelta.forPath(spark, self.path(table)).optimize().executeCompaction, spark)
+        if not self._merge_small_files(table):
+            from delta.tables import DeltaTable as SparkDelta
+
+            run_to_end(SparkDelta.forPath(spark, self.path(table)).optimize().executeCompaction, spark)
 
     def _merge_small_files(self, table: str) -> bool:
         """Merge a table's files below `SMALL_BYTES` into one; False if Spark must do it, or must name what is wrong with a file."""
-        delta = DeltaTable(self.path(table), storage_options=self.storage_options)
+        path, options = self.path(table), self.storage_options
+        delta = DeltaTable(path, storage_options=options)
         try:
-            return can_merge_all(delta, self.path(table), SMALL_BYTES) and merge_files(
-                delta, self.path(table), self.storage_options, SMALL_BYTES
-            )
+            return can_merge(delta, path) and merge_files(delta, path, options, SMALL_BYTES, all_or_none=True)
         except FAULTS:
             return False
 

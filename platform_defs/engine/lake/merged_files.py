@@ -35,15 +35,7 @@ def can_merge(delta: DeltaTable, path: str) -> bool:
     return (is_local(path) or is_in_s3(path)) and is_written_by_deltalake(delta)
 
 
-def can_merge_all(delta: DeltaTable, path: str, below: int) -> bool:
-    """Whether one call of `merge_files` merges all of a table's files that are smaller than `below` bytes."""
-    if not can_merge(delta, path):
-        return False
-    sizes = delta.get_add_actions(flatten=True)["size_bytes"].to_pylist()
-    return len(_small_files(delta, below)) == sum(size < below for size in sizes)
-
-
-def merge_files(delta: DeltaTable, path: str, options: dict[str, str] | None, below: int) -> bool:
+def merge_files(delta: DeltaTable, path: str, options: dict[str, str] | None, below: int, *, all_or_none: bool = False) -> bool:
     """Merge a table's small files into one, the oldest first. No row changes, and the rows of one file stay together and in order.
 
     Args:
@@ -51,6 +43,7 @@ def merge_files(delta: DeltaTable, path: str, options: dict[str, str] | None, be
         path: its folder or URI.
         options: deltalake's options for its store.
         below: only files smaller than this many bytes are merged.
+        all_or_none: merge nothing if one merge cannot read all of these files.
 
     Returns:
         Whether the files were merged. Nothing is merged if there are fewer than two, or if another writer has committed since the table was
@@ -60,8 +53,8 @@ def merge_files(delta: DeltaTable, path: str, options: dict[str, str] | None, be
         DeltaError, OSError, ArrowException, StoreError: see `FAULTS`. Nothing was merged, unless only the store's answer was lost.
     """
     version = delta.version()  # before its files: another thread may bring the table up to date, and then the commit must fail
-    sizes = _small_files(delta, below)
-    if len(sizes) < 2:
+    sizes, are_all = _small_files(delta, below)
+    if len(sizes) < 2 or (all_or_none and not are_all):
         return False
     schema, types, folder = pa.schema(delta.schema().to_arrow()), _types(delta.schema()), f"{COMMIT_FOLDER}{uuid.uuid4().hex}"
     store = store_of(delta)
@@ -81,16 +74,17 @@ def merge_files(delta: DeltaTable, path: str, options: dict[str, str] | None, be
     return True
 
 
-def _small_files(delta: DeltaTable, below: int) -> dict[str, int]:
-    """The sizes of the files below a size, the oldest first, as far as they are not too many for one merge."""
+def _small_files(delta: DeltaTable, below: int) -> tuple[dict[str, int], bool]:
+    """The sizes of the files below a size that one merge can read, the oldest first, and whether these are all files below that size."""
     actions = delta.get_add_actions(flatten=True)  # `pyarrow.table` would load pandas here
     columns = (actions[name].to_pylist() for name in ("modification_time", "path", "size_bytes", "num_records"))
     files, total_bytes, total_rows = dict[str, int](), 0, 0
-    for _, file, size, rows in sorted(zip(*columns, strict=True)):
+    small_files = [file for file in sorted(zip(*columns, strict=True)) if file[2] < below]
+    for _, file, size, rows in small_files:
         is_plain_name = quote(file, safe="/=") == file  # the log has other names as URIs
-        if size < below and is_plain_name and rows is not None and total_bytes + size <= MOST_BYTES and total_rows + rows <= MOST_ROWS:
+        if is_plain_name and rows is not None and total_bytes + size <= MOST_BYTES and total_rows + rows <= MOST_ROWS:
             files[file], total_bytes, total_rows = size, total_bytes + size, total_rows + rows
-    return files
+    return files, len(files) == len(small_files)
 
 
 def _rows_of_file(store: pa_fs.FileSystem, path: str, schema: pa.Schema, types: set[tuple[str, str]]) -> pa.Table:
