@@ -144,7 +144,7 @@ class Killer:
         if last is None or self.made[last].back_s is not None or passed_s < self._asked_s + 1:
             return
         self._asked_s = passed_s  # not more often: a writer waits while its lock is looked at
-        if self._engine.ingestion.busy() is not None:
+        if self._engine.ingestion.current_writer() is not None:
             self.made[last] = replace(self.made[last], back_s=_since(self.made[last]))
 
 

@@ -112,7 +112,7 @@ def streaming(world: World, every: str, heap: str, cores: int) -> Iterator[Strea
     made = world.stream(every, heap, cores)
     try:
         engine = world.engine()
-        made.wait_started(lambda: engine.ingestion.busy() is not None)  # it takes its lock when its JVM runs
+        made.wait_started(lambda: engine.ingestion.current_writer() is not None)  # it takes its lock when its JVM runs
         yield made
     finally:
         made.end()

@@ -53,7 +53,7 @@ def ledger_moved(context: dg.SensorEvaluationContext, engine: dg.ResourceParam[E
     cursor = f"{lake_identity(engine)}:{head}:{configured}"
     if not head or context.cursor == cursor:
         return dg.SkipReason(f"the ledger has no batch after {head}")
-    if busy := reason_not_to_ingest(context.instance, engine) or engine.pending.busy():
+    if busy := reason_not_to_ingest(context.instance, engine) or engine.pending.current_writer():
         return dg.SkipReason(busy)
     readable, unreadable = readable_tables(engine)
     earlier_runs = _tries(context, engine, "advance", f"advance:{head}:{configuration(readable)}")

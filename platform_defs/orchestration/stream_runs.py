@@ -72,7 +72,7 @@ def run_lock(engine: Engine) -> AbstractContextManager[None]:
 
 def running_process(engine: Engine) -> str | None:
     """The process that executes a run of the job; None if there is none."""
-    return engine.lake.present_writer(_lock(engine))
+    return engine.lake.current_writer(_lock(engine))
 
 
 def _lock(engine: Engine) -> str:
@@ -85,7 +85,7 @@ def reason_not_to_ingest(instance: dg.DagsterInstance, engine: Engine) -> str | 
     There are three reasons: a process ingests; a run of the job `stream`, which ingests and advances, is starting; or the sensor
     `stream_supervisor` is on but starts no stream, because a user cancelled the stream or the conservation law is violated.
     """
-    if busy := engine.ingestion.busy():
+    if busy := engine.ingestion.current_writer():
         return busy
     newest = [*newest_runs(instance, engine)][:1]
     for record in newest:

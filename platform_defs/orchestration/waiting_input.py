@@ -42,7 +42,7 @@ def waiting_input(engine: Engine) -> WaitingInput:
     ingestion, ahead = engine.ingestion, engine.ingestion.ahead
     sources = [source for source in sorted(engine.folders) if source not in ahead]
     new_files = [file for source in sources for file in ingestion.new_files(source)]
-    idle, records = engine.pending.idle(), ingestion.new_records(ahead)
+    idle, records = engine.pending.sources_for_control_batch(), ingestion.new_records(ahead)
     problems = (
         *(f"{path} cannot be listed: {reason}" for source in sources for path, reason in ingestion.unlisted(source).items()),
         *(f"{path} cannot be checked: {reason}" for path, reason in records.unlisted.items()),

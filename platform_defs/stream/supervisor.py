@@ -41,7 +41,7 @@ def stream_supervisor(values: Settings) -> dg.SensorDefinition:
         "cancelled, or while the recorded account of a table violates the conservation law.",
     )
     def supervise(context: dg.SensorEvaluationContext, engine: dg.ResourceParam[Engine]) -> dg.RunRequest | dg.SkipReason:
-        if busy := engine.ingestion.busy():
+        if busy := engine.ingestion.current_writer():
             return dg.SkipReason(f"the input is being ingested: {busy}")
         if StreamTrigger.read(values.stream_trigger).every is not None:
             return _request(context.instance, engine, JOB)

@@ -158,7 +158,7 @@ class Child:
         engine.ingestion.control_batches.watermark({"orders": seen or 0})
 
     def _idle(self, engine: Engine, action: Action) -> None:
-        engine.ingestion.control_batches.idle()
+        engine.ingestion.control_batches.record_idle_sources()
 
     def _drain(self, engine: Engine, action: Action) -> None:
         engine.drain()

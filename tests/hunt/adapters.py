@@ -343,7 +343,15 @@ class SimIngestion(Ingestion):
 
     @property
     def stream(self) -> Stream:
-        return Stream(self.connect(), self.lake, self.batches, self.folders, self.max_files, self.file_finders, self.control_batches.idle)
+        return Stream(
+            self.connect(),
+            self.lake,
+            self.batches,
+            self.folders,
+            self.max_files,
+            self.file_finders,
+            self.control_batches.record_idle_sources,
+        )
 
 
 @dataclass(frozen=True)

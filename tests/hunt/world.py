@@ -271,7 +271,7 @@ class World:
             self.run(action.who, lambda engine: engine.ingestion.control_batches.watermark({source: watermark}), action.faults)
 
     def _idle(self, action: Action) -> None:
-        self.run(action.who, lambda engine: engine.ingestion.control_batches.idle(), action.faults)
+        self.run(action.who, lambda engine: engine.ingestion.control_batches.record_idle_sources(), action.faults)
 
     def _drain(self, action: Action) -> None:
         self.run(action.who, lambda engine: engine.drain(), action.faults)

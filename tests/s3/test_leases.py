@@ -46,12 +46,12 @@ def test_a_second_writer_is_refused_until_the_first_one_is_dead_for_the_duration
         holder.kill()
         holder.wait()
     began = time.monotonic()
-    while lake.present_writer("ledger"):
+    while lake.current_writer("ledger"):
         assert time.monotonic() - began < 10
         time.sleep(0.1)
     with lake.writer("ledger"):
-        assert lake.present_writer("ledger")
-    assert lake.present_writer("ledger") is None
+        assert lake.current_writer("ledger")
+    assert lake.current_writer("ledger") is None
 
 
 def test_of_many_writers_at_once_one_takes_the_lease(lake: Lake) -> None:

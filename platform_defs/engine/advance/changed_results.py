@@ -20,7 +20,7 @@ _FIRST, _LAST = temporary("first"), temporary("last")
 
 
 @dataclass(frozen=True)
-class Changes:
+class ComputedChanges:
     """The rows of a table that a correction changes, with the kind of each change in `OWN_CHANGE`.
 
     Args:
@@ -37,7 +37,7 @@ class Changes:
 
     @classmethod
     @contextmanager
-    def compute(cls, changes: DataFrame) -> Iterator["Changes"]:
+    def compute(cls, changes: DataFrame) -> Iterator["ComputedChanges"]:
         """Compute changes once, and keep them until the block ends."""
         few_rows = fetch_arrow(changes) if is_arrow_type(changes.schema) else None
         if few_rows is not None:

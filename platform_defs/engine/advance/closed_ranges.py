@@ -9,7 +9,7 @@ from operators.changelog import OWN_CHANGE, bag_changes, difference
 from operators.columns import FINAL_AT
 from operators.timing import ClosedRange
 from platform_defs.engine.advance.appended_table import AppendedTable
-from platform_defs.engine.advance.changed_results import Changes
+from platform_defs.engine.advance.changed_results import ComputedChanges
 from platform_defs.engine.advance.corrections import add_correction
 from platform_defs.engine.advance.kept_versions import KeptVersions
 from platform_defs.engine.advance.oldest_change import oldest_change
@@ -78,7 +78,7 @@ class ClosedRanges(Strategy):
         span = Span(None if closing.after is None else closing.after + 1, closing.upto)
         stored = read_table(self.workspace, self.asset.name, FINAL_AT, span)
         changes = difference(stored, recomputed, key=key, change=OWN_CHANGE) if key else bag_changes(stored, recomputed, OWN_CHANGE)
-        with Changes.compute(changes) as computed_changes:
+        with ComputedChanges.compute(changes) as computed_changes:
             if not computed_changes.count:
                 return after, table.append(recomputed.limit(0), after)
             first, last = computed_changes.ends

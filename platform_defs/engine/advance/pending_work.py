@@ -116,7 +116,7 @@ class PendingWork:
                 tables.append(name)
         return tables
 
-    def idle(self) -> list[str]:
+    def sources_for_control_batch(self) -> list[str]:
         """The sources for which an ingest would write a control batch: they became idle, or results wait for the clock that they follow."""
         ledger, sources = self.workspace.ledger, self.workspace.sources
         if not ledger.head:
@@ -124,9 +124,9 @@ class PendingWork:
         now, waits = ledger.now(), waits_of(sources, self.workspace.assets)
         return [*idle_sources(ledger, sources, now), *waiting_sources(ledger, sources, waits, now)]
 
-    def busy(self) -> str | None:
+    def current_writer(self) -> str | None:
         """A process that writes the table of an asset at this moment; None if there is none."""
-        return next((busy for name in self.workspace.assets if (busy := self.workspace.lake.present_writer(name))), None)
+        return next((busy for name in self.workspace.assets if (busy := self.workspace.lake.current_writer(name))), None)
 
     def _holding_source_state(self, asset: str) -> dict[str, Any]:
         holder = find_holding_source(self.workspace, asset)

@@ -9,7 +9,7 @@ from operators.engine_columns import EVENT_TIME
 from platform_defs.engine.advance.step_size import can_change_rows
 from platform_defs.engine.inputs.changelog_reader import APPLIED
 from platform_defs.engine.inputs.progress import Progress, stored_progress
-from platform_defs.engine.inputs.result_rows import watermark_past
+from platform_defs.engine.inputs.result_rows import watermark_without_waiting
 from platform_defs.engine.inputs.retained import kept_days_of
 from platform_defs.engine.inputs.timelines import input_timeline, operator_timeline
 from platform_defs.engine.inputs.workspace import Workspace
@@ -58,20 +58,20 @@ class Upstream:
     corrected: tuple[EventTimeRange, ...] = ()
 
     @classmethod
-    def of_results(cls, asset: DerivedAsset, now: Progress, read: int, watermark_past: int | None = None) -> "Upstream":
+    def of_results(cls, asset: DerivedAsset, now: Progress, read: int, watermark_without_waiting: int | None = None) -> "Upstream":
         """A table of final results.
 
         Args:
             asset: the asset that makes the table.
             now: that asset's progress.
             read: the last step that its reader has read.
-            watermark_past: the watermark up to which the reader may close results even if the table lacks results, because these will be
-                late for the reader; None if there is none.
+            watermark_without_waiting: the watermark up to which the reader may close results even if the table lacks results, because
+                these will be late for the reader; None if there is none.
         """
         delay = asset.operator.reads.watermark_delay
         corrected = tuple(EventTimeRange(first - delay, last) for step, first, last in now.corrected if step > read)
         own_watermark = None if now.closed_to is None else now.closed_to - delay
-        watermark = max((bound for bound in (own_watermark, watermark_past) if bound is not None), default=None)
+        watermark = max((bound for bound in (own_watermark, watermark_without_waiting) if bound is not None), default=None)
         return cls(asset, CompleteUpTo(now.step, now.seq) if now.step else None, watermark, corrected)
 
 
@@ -159,7 +159,7 @@ def _upstream(workspace: Workspace, asset: DerivedAsset, table: DerivedAsset, re
         changed = () if complete is None or read is None else _changed_times(workspace, table, read, complete.step)
         return Upstream(table, complete, watermark, changed)
     now = stored_progress(workspace.lake, table)
-    return Upstream.of_results(table, now, read or 0, watermark_past(workspace, asset, table, now.closed_to, head))
+    return Upstream.of_results(table, now, read or 0, watermark_without_waiting(workspace, asset, table, now.closed_to, head))
 
 
 def _watermark_of_upserted(workspace: Workspace, asset: DerivedAsset, table: DerivedAsset, complete: CompleteUpTo, head: int) -> int | None:

@@ -66,7 +66,7 @@ class ControlBatches(LedgerWriter):
 
         return self._write("drain", ending, marks)
 
-    def idle(self, looks: Mapping[str, Look] | None = None) -> Batch | None:
+    def record_idle_sources(self, looks: Mapping[str, Look] | None = None) -> Batch | None:
         """Record the sources without rows for longer than their idle timeout, and move the clock of sources with processing time.
 
         Args:

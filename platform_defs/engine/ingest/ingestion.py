@@ -113,7 +113,7 @@ class Ingestion:
         return Stream(self.connect(), self.lake, self.batches, *folders, self._record_idle, ranges=ranges, failing=self.failing)
 
     def _record_idle(self) -> Batch | None:
-        return self.control_batches.idle(self.looks)
+        return self.control_batches.record_idle_sources(self.looks)
 
     def run(
         self,
@@ -163,9 +163,9 @@ class Ingestion:
         check_feed(self.sources[source], self.assets.values(), self.folders[source])
         return land_changes(table, Path(self.folders[source]), first=first, storage_options=self.lake.storage_options)
 
-    def busy(self) -> str | None:
+    def current_writer(self) -> str | None:
         """The process that ingests from the folders at this moment; None if there is none."""
-        return self.lake.present_writer(writer_name(self.folders))
+        return self.lake.current_writer(writer_name(self.folders))
 
     @property
     def _writes(self) -> tuple[SparkSession, Lake, Ledger, Mapping[str, SourceContract]]:

@@ -41,7 +41,7 @@ class MicroBatches:
     """
 
     ingest: Callable[[Sequence[File]], Batch | None]
-    idle: Callable[[], Batch | None]
+    record_idle: Callable[[], Batch | None]
     on_batch: Callable[[Batch], None]
     on_quiet: Callable[[], None]
     patience_s: float = 0.0
@@ -79,7 +79,7 @@ class MicroBatches:
             JvmLostError: the JVM has ended.
         """
         try:
-            batch = self.idle()
+            batch = self.record_idle()
         except LedgerError:
             raise
         except Exception as error:

@@ -57,7 +57,7 @@ class Stream:
     folders: Mapping[str, str]
     max_files: int
     file_finders: Mapping[str, FileFinder]
-    idle: Callable[[], Batch | None] = lambda: None
+    record_idle: Callable[[], Batch | None] = lambda: None
     first_wait_s: float = FIRST_WAIT_S
     sleep: Callable[[float], None] = time.sleep
     ranges: Mapping[str, TopicRanges] = field(default_factory=dict)
@@ -99,7 +99,7 @@ class Stream:
                 on_start()
                 ingest = self.ingest if every is None else replace(self.ingest, purpose="stream")
                 pending = Pending(ingest.files, self.first_wait_s, warns=every is not None)
-                micro_batches = MicroBatches(pending.files, self.idle, on_batch, on_quiet, BUSY_PATIENCE_S if every else 0.0)
+                micro_batches = MicroBatches(pending.files, self.record_idle, on_batch, on_quiet, BUSY_PATIENCE_S if every else 0.0)
                 micro_batches.longest_ms = LONGEST_MS if every else None
                 micro_batches.batches = deque(maxlen=MOST_KEPT if every else None)  # a stream may run for years
                 for finder in self.file_finders.values():

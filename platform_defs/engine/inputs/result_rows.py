@@ -69,8 +69,10 @@ def late_results(workspace: Workspace, asset: DerivedAsset, table: DerivedAsset,
     )
 
 
-def watermark_past(workspace: Workspace, asset: DerivedAsset, table: DerivedAsset, closed_to: int | None, head: int) -> int | None:
-    """The watermark up to which a reader may close results without waiting for a table; see `watermarks.watermark_past`.
+def watermark_without_waiting(
+    workspace: Workspace, asset: DerivedAsset, table: DerivedAsset, closed_to: int | None, head: int
+) -> int | None:
+    """The watermark up to which a reader may close results without waiting for a table; see `watermarks.watermark_without_waiting`.
 
     Args:
         workspace: the lake and its ledger; it needs no session.
@@ -85,7 +87,9 @@ def watermark_past(workspace: Workspace, asset: DerivedAsset, table: DerivedAsse
     since = _late_since(workspace, asset, table)
     if since is None:
         return None
-    return watermarks.watermark_past(operator_timeline(workspace, table), operator_timeline(workspace, asset), closed_to, head, since)
+    return watermarks.watermark_without_waiting(
+        operator_timeline(workspace, table), operator_timeline(workspace, asset), closed_to, head, since
+    )
 
 
 def _late_since(workspace: Workspace, asset: DerivedAsset, table: DerivedAsset) -> int | None:

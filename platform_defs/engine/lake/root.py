@@ -120,7 +120,7 @@ class LakeRoot:
         with self.opening(), self._holding_lock(name, purpose, patience_s):
             yield
 
-    def present_writer(self, name: str) -> str | None:
+    def current_writer(self, name: str) -> str | None:
         """The error text that names the holder of an asset's lock; None if the lock is free. A new writer waits during this check."""
         if self.is_local and not Path(self.root, "_locks").exists():
             return None

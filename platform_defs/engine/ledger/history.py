@@ -204,7 +204,7 @@ class History:
                 return False
         has_every_batch = (pc.min(seq).as_py(), pc.max(seq).as_py()) == (first, first - 1 + len(seq))
         return (
-            new_rows.agree
+            new_rows.are_consistent
             and has_every_batch
             and is_rising(seq, strictly=True)
             and is_rising(_preceded_by_last(self.times, new_rows.batches["time"]), strictly=True)

@@ -64,12 +64,12 @@ class NewSourceRows:
 class NewRows:
     """New rows by source, and `seq`, `time` and `clock` of each batch.
 
-    `agree` is whether all rows of a batch have the same time, and all rows of a summary have the same document.
+    `are_consistent` is whether all rows of a batch have the same time, and all rows of a summary have the same document.
     """
 
     sources: dict[str, NewSourceRows]
     batches: pa.Table
-    agree: bool
+    are_consistent: bool
     rows: int
     summary: Summary | None
 

@@ -29,7 +29,7 @@ def summary_of(
     """
     history, rows, counts = ledger.history, ledger.newest_rows(upto), ledger.totals_by_source(upto=upto)
     sources = {name: _source_summary(ledger, name, upto) for name in rows}
-    text = Summary(upto, history.clocks[0], sources, watermarks, late or {}).text
+    text = Summary(upto, history.clocks[0], sources, watermarks, late or {}).as_json
     time, clock = history.times[upto - 1], history.clocks[upto - 1]
     summary_rows = list[SourceBatch]()
     for name, row in sorted(rows.items()):

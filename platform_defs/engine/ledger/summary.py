@@ -77,6 +77,6 @@ class Summary:
             raise ValueError(f"no summary of a ledger: {error!r}") from error
 
     @property
-    def text(self) -> str:
+    def as_json(self) -> str:
         """The summary as JSON."""
         return json.dumps(asdict(self), sort_keys=True)

@@ -144,7 +144,7 @@ def late_results(
     return ranges
 
 
-def watermark_past(upstream: Timeline, reader: Timeline, closed_to: int | None, head: int, since: int) -> int | None:
+def watermark_without_waiting(upstream: Timeline, reader: Timeline, closed_to: int | None, head: int, since: int) -> int | None:
     """The watermark up to which a reader may close results, although the results of a table are complete only up to `closed_to`.
 
     It is the reader's watermark before the first batch in which further results of the table become final: each of them is late for the

@@ -200,7 +200,7 @@ class Maintenance:
         other paths is not found, so a stream is also assumed to run while the newest file is younger than an hour.
         """
         with self.lake.writer(table, "maintenance"):
-            if self.lake.present_writer(writer_name(self.folders)) is not None or _is_in_use(self.lake, f"{QUERIES}/{table}"):
+            if self.lake.current_writer(writer_name(self.folders)) is not None or _is_in_use(self.lake, f"{QUERIES}/{table}"):
                 return None
             return Maintained(f"{QUERIES}/{table}", removed=remove_queries(self.spark, self.lake, f"{QUERIES}/{table}"))
 

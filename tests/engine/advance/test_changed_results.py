@@ -12,7 +12,7 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
 from operators.changelog import OWN_CHANGE, bag_changes, difference
-from platform_defs.engine.advance.changed_results import Changes
+from platform_defs.engine.advance.changed_results import ComputedChanges
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.tables import Lake
 from tests.support.json_rows import json_rows
@@ -52,7 +52,7 @@ def test_deltalake_and_spark_make_the_same_changes(spark: SparkSession, lake: La
     lake.overwrite(_frame(spark, HELD if key else COPIES), "few", {"m": 1}, number=1, change_feed=True)
     shutil.copytree(lake.path("few"), lake.path("many"))
     jobs: dict[str, list[int]] = {}
-    with Changes.compute(_changes(spark, key)) as changes:
+    with ComputedChanges.compute(_changes(spark, key)) as changes:
         assert changes.ends == (10_000, 40_000)
         for table, made in {"few": changes, "many": replace(changes, few_rows=None)}.items():
             with jobs_of(spark) as jobs[table]:
@@ -81,7 +81,9 @@ def _feed(spark: SparkSession, lake: Lake, table: str) -> dict[str, Counter[Any]
 def test_a_row_with_the_same_key_outside_of_the_range_is_not_changed(spark: SparkSession, lake: Lake) -> None:
     """A damaged table has a second row of a key, whose `final_at` is after all changes."""
     lake.overwrite(_frame(spark, [("a", 1, 10), ("a", 1, 99)]), "t", {"m": 1}, number=1)
-    with Changes.compute(difference(*[_frame(spark, [("a", 1, v)]) for v in (10, 11)], key=("k", "n"), change=OWN_CHANGE)) as changes:
+    with ComputedChanges.compute(
+        difference(*[_frame(spark, [("a", 1, v)]) for v in (10, 11)], key=("k", "n"), change=OWN_CHANGE)
+    ) as changes:
         changes.apply(lake, "t", ("k", "n"), {"m": 2}, 2)
     assert rows_of(lake.read(spark, "t"), "v") == [(11,), (99,)]
 
@@ -91,7 +93,7 @@ def test_several_changes_of_a_key_are_refused_by_spark(spark: SparkSession, lake
     held = _frame(spark, [("a", 1, 10), ("a", 1, 12)])
     lake.overwrite(held, "t", {"m": 1}, number=1)
     changes = difference(held, _frame(spark, [("a", 1, 11)]), key=("k", "n"), change=OWN_CHANGE)
-    with Changes.compute(changes) as computed, pytest.raises(PySparkException, match="MULTIPLE_SOURCE_ROW"):
+    with ComputedChanges.compute(changes) as computed, pytest.raises(PySparkException, match="MULTIPLE_SOURCE_ROW"):
         computed.apply(lake, "t", ("k", "n"), {"m": 2}, 2)
     assert lake.version("t") == 0
 
@@ -102,13 +104,13 @@ def test_a_table_that_deltalake_cannot_compare_is_changed_by_spark(spark: SparkS
         spark.sql(f"SELECT timestamp_millis(1000L) AS final_at, {sql} AS x") for sql in ("float('NaN')", "explode(array(float('NaN'), 0))")
     )
     lake.overwrite(held.union(held), "t", {"m": 1}, number=1)
-    with Changes.compute(bag_changes(held.union(held), wanted, OWN_CHANGE)) as changes:
+    with ComputedChanges.compute(bag_changes(held.union(held), wanted, OWN_CHANGE)) as changes:
         changes.apply(lake, "t", (), {"m": 2}, 2)
     assert sorted(map(str, rows_of(lake.read(spark, "t"), "x"))) == ["(0.0,)", "(nan,)"]
 
 
 def test_a_correction_that_was_already_made_is_refused(spark: SparkSession, lake: Lake) -> None:
     lake.overwrite(_frame(spark, HELD), "t", {"m": 2}, number=2)
-    with Changes.compute(_changes(spark, ("k", "n"))) as changes, pytest.raises(LakeError, match="another writer"):
+    with ComputedChanges.compute(_changes(spark, ("k", "n"))) as changes, pytest.raises(LakeError, match="another writer"):
         changes.apply(lake, "t", ("k", "n"), {"m": 2}, 2)
     assert lake.version("t") == 0

@@ -172,7 +172,7 @@ class Stream:
         """Record the sources that have become idle."""
         if self.engine:
             no_session: Any = None
-            ControlBatches(no_session, self.engine.lake, self.ledger, self.contracts).idle()
+            ControlBatches(no_session, self.engine.lake, self.ledger, self.contracts).record_idle_sources()
             return
         for name, row in idle_sources(self.ledger, self.contracts, self.clock.now).items():
             self.ledger.rows[name] = next_row(row, seq=1, kind="inactive", ingested_at=self.clock.now, idle=True)

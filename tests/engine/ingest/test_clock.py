@@ -101,13 +101,13 @@ def test_the_clock_goes_on_until_the_last_result_is_final_and_then_stands_still(
     """A row waits at most 10 minutes in the join, and less than a minute in the count."""
     engine.__dict__["ledger"] = Ledger(engine.lake, clock, MemoryLedgerStore())
     batches = _control_batches(engine)
-    assert batches.idle() is None, "there is no row yet"
+    assert batches.record_idle_sources() is None, "there is no row yet"
     last = _rows_of_clock(engine)
     written = 0
     for _ in range(15 * MINUTE // 5_000):
         clock.pass_ms(5_000)
-        is_due = bool(engine.pending.idle())
-        assert is_due is (batches.idle() is not None)
+        is_due = bool(engine.pending.sources_for_control_batch())
+        assert is_due is (batches.record_idle_sources() is not None)
         written = engine.ledger.head - 1
     watermark = _watermark(engine)
     assert watermark is not None
@@ -121,13 +121,13 @@ def test_the_clock_goes_on_until_a_key_has_expired(tmp_path: Path, clock: Clock)
     engine = bare_engine(tmp_path, clock, SOURCES, [DerivedAsset(name="totals", inputs=("c",), operator=totals)])
     batches, last = _control_batches(engine), _rows_of_clock(engine)
     clock.pass_ms(MINUTE + 1)
-    assert batches.idle() is not None
+    assert batches.record_idle_sources() is not None
     assert _watermark(engine) == last + MINUTE
     clock.pass_ms(1)
-    assert batches.idle() is not None
+    assert batches.record_idle_sources() is not None
     assert _watermark(engine) == last + MINUTE + 1
     clock.pass_ms(HOUR)
-    assert batches.idle() is None, "the key has expired"
+    assert batches.record_idle_sources() is None, "the key has expired"
 
 
 def test_the_clock_moves_by_steps_until_every_result_is_final() -> None:
@@ -160,11 +160,11 @@ def test_the_clock_moves_by_steps_until_every_result_is_final() -> None:
 
 def test_a_sensor_sees_that_results_wait_for_the_clock(engine: Engine, clock: Clock) -> None:
     _rows_of_clock(engine)
-    assert engine.pending.idle() == []
+    assert engine.pending.sources_for_control_batch() == []
     clock.pass_ms(2_000)
-    assert engine.pending.idle() == ["c"]
-    assert _control_batches(engine).idle() is not None
-    assert engine.pending.idle() == []
+    assert engine.pending.sources_for_control_batch() == ["c"]
+    assert _control_batches(engine).record_idle_sources() is not None
+    assert engine.pending.sources_for_control_batch() == []
 
 
 def test_a_result_waits_for_the_sum_of_the_waits_on_its_way() -> None:
@@ -177,8 +177,8 @@ def test_a_result_waits_for_the_sum_of_the_waits_on_its_way() -> None:
 
 def test_rows_of_a_joined_source_wait_for_the_clock_too(engine: Engine) -> None:
     commit_batch(engine, {"s": {"watermark": NOON, "max_event_time": NOON}})
-    assert engine.pending.idle() == ["c"], "the clock has not been recorded yet"
-    assert _control_batches(engine).idle() is not None
+    assert engine.pending.sources_for_control_batch() == ["c"], "the clock has not been recorded yet"
+    assert _control_batches(engine).record_idle_sources() is not None
     assert _watermark(engine) is not None
 
 
@@ -187,7 +187,7 @@ def test_a_source_with_processing_time_is_never_idle(tmp_path: Path, clock: Cloc
     _rows_of_clock(engine)
     clock.pass_ms(HOUR)
     assert [*idle_sources(engine.ledger, engine.sources, engine.ledger.now())] == ["s"]
-    assert [(row.source, row.kind, row.idle) for row in _control_batches(engine).idle() or ()] == [
+    assert [(row.source, row.kind, row.idle) for row in _control_batches(engine).record_idle_sources() or ()] == [
         ("s", "inactive", True),
         ("c", "clock", False),
     ]
@@ -201,7 +201,7 @@ def test_a_drain_raises_processing_time_to_the_clock_only(engine: Engine, clock:
     end = NOON + HOUR + 10 * MINUTE + 1
     assert drained == {"c": ("drain", engine.ledger.newest_rows()["c"].ingested_at - 1)} | dict.fromkeys(("s", "l", "r"), ("drain", end))
     clock.pass_ms(2 * HOUR)
-    assert batches.idle() is not None, "the clock finalizes the rows that the drain did not"
+    assert batches.record_idle_sources() is not None, "the clock finalizes the rows that the drain did not"
     watermark = _watermark(engine)
     assert watermark is not None
     assert watermark > last + 10 * MINUTE
@@ -273,7 +273,7 @@ def _check_actions(folder: Path, actions: list[tuple[str, int]]) -> None:
             newest = max(clock.now, _watermark(engine, "s") or 0)
             commit_batch(engine, {"s": {"watermark": newest, "max_event_time": newest + HOUR}})
         else:
-            _ = _control_batches(engine).drain(_LOOKBACK) if action == "drain" else _control_batches(engine).idle()
+            _ = _control_batches(engine).drain(_LOOKBACK) if action == "drain" else _control_batches(engine).record_idle_sources()
         watermarks.append(_watermark(engine) or -1)
     assert watermarks == sorted(watermarks)
 

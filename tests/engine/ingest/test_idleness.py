@@ -83,13 +83,13 @@ def test_a_drain_closes_the_input_of_idle_sources_and_a_second_one_writes_nothin
     _commit_rows(engine, {"l": HOUR, "r": HOUR, "p": HOUR})
     clock.pass_ms(2 * HOUR)
     control = _control_batches(engine)
-    assert {s.source: (s.kind, s.idle) for s in control.idle() or ()} == dict.fromkeys(("l", "p", "r"), ("inactive", True))
+    assert {s.source: (s.kind, s.idle) for s in control.record_idle_sources() or ()} == dict.fromkeys(("l", "p", "r"), ("inactive", True))
     assert _watermark(engine, "pairs") == HOUR - MINUTE - 1
     drained = control.drain(15 * MINUTE)
     assert {(s.kind, s.idle, s.watermark) for s in drained or ()} == {("drain", False, START + HOUR + 15 * MINUTE + 1)}
     assert _watermark(engine, "pairs") == HOUR + 15 * MINUTE + 1
     assert control.drain(15 * MINUTE) is None
-    assert control.idle() is None, "a drained source is not idle"
+    assert control.record_idle_sources() is None, "a drained source is not idle"
 
 
 def test_a_drain_includes_rows_that_were_ingested_while_it_waited_for_the_ledger(engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -133,7 +133,7 @@ def test_a_given_watermark_makes_only_its_own_source_active(engine: Engine, cloc
     _commit_rows(engine, {"l": HOUR, "r": HOUR, "p": HOUR})
     clock.pass_ms(2 * HOUR)
     control = _control_batches(engine)
-    control.idle()
+    control.record_idle_sources()
     [recorded] = [*(control.watermark({"l": START}) or ())]
     assert (recorded.idle, recorded.watermark) == (False, START + HOUR - MINUTE - 1), "a watermark never goes back"
     assert control.watermark({"l": START}) is None
@@ -176,7 +176,9 @@ def test_batches_of_kind_silent_keep_their_lateness_decisions(engine: Engine, cl
     assert _watermark(engine, "pay") == HOUR - MINUTE - 2
     before = _watermarks(engine, "pay")
     clock.pass_ms(2 * HOUR)
-    assert {s.source: (s.kind, s.idle) for s in _control_batches(engine).idle() or ()} == dict.fromkeys(("l", "p", "r"), ("inactive", True))
+    assert {s.source: (s.kind, s.idle) for s in _control_batches(engine).record_idle_sources() or ()} == dict.fromkeys(
+        ("l", "p", "r"), ("inactive", True)
+    )
     _commit_rows(engine, {"p": DAY + HOUR})
     assert _watermark(engine, "pay") == DAY + HOUR - MINUTE - 1, "later batches follow the present rule"
     assert before == [None, *[HOUR - MINUTE - 2] * 3]
@@ -227,9 +229,9 @@ def test_old_batches_of_an_earlier_version_keep_their_lateness_decisions(engine:
     assert _watermark(engine, "pay") == 4 * HOUR - MINUTE - 1
     before = _watermarks(engine, "pay")
     clock.pass_ms(2 * HOUR)
-    [*batches] = _control_batches(engine).idle() or ()
+    [*batches] = _control_batches(engine).record_idle_sources() or ()
     assert {s.source: (s.kind, s.idle) for s in batches} == dict.fromkeys(("l", "p", "r"), ("inactive", True)), "recorded once more"
-    assert _control_batches(engine).idle() is None
+    assert _control_batches(engine).record_idle_sources() is None
     _commit_rows(engine, {"p": 9 * HOUR})
     assert _watermark(engine, "pay") == 9 * HOUR - MINUTE - 1
     assert before == [None, *[HOUR - MINUTE - 2] * 2, 3 * HOUR - MINUTE - 1, 4 * HOUR - MINUTE - 1]
@@ -366,7 +368,7 @@ def test_a_retry_request_changes_neither_which_sources_are_idle_nor_the_rule_for
     assert {*idle_sources(engine.ledger, engine.sources, engine.ledger.now())} == to_record
     assert to_record == (set() if kind == "inactive" else {"l", "r"}), "recorded once more, by the present rule"
     assert engine.ledger.newest_rows()["l"].idle
-    _control_batches(engine).idle()
+    _control_batches(engine).record_idle_sources()
     assert idle_sources(engine.ledger, engine.sources, engine.ledger.now()) == {}
 
 

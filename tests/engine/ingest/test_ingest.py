@@ -187,7 +187,7 @@ def test_each_kind_of_watermark_advances_with_the_rows_of_a_batch(make_engine: M
 def test_given_watermarks_and_a_drain_move_the_watermark(make_engine: MakeEngine) -> None:
     engine = make_engine([source("l"), source("r"), source("never")], [join(lower="-5 minutes", upper="10 minutes")])
     assert engine.drain() is None
-    assert engine.ingestion.control_batches.idle() is None
+    assert engine.ingestion.control_batches.record_idle_sources() is None
     with pytest.raises(IngestError, match=r"no source is named 'x'; the sources: l, r, never"):
         engine.ingestion.control_batches.watermark({"l": 1, "x": 2})
     assert engine.ledger.head == 0

@@ -70,7 +70,7 @@ def test_a_stream_without_a_file_records_idle_sources_at_its_interval_and_then_i
     assert all(0 < s <= 30 for s in waited)
     assert calls.made == ["quiet", "quiet", 2, "quiet", "quiet"]
     assert [(s.kind, s.idle) for s in engine.ledger.batches()[1]] == [("inactive", True)]
-    assert engine.ingestion.busy() is None
+    assert engine.ingestion.current_writer() is None
 
 
 def test_a_stream_of_the_present_files_does_not_wait(tmp_path: Path) -> None:
@@ -85,7 +85,7 @@ def test_an_error_of_on_quiet_ends_the_stream(tmp_path: Path) -> None:
     engine = Engine(Lake(str(tmp_path)), {}, {}, lambda: NO_SESSION)
     with pytest.raises(ProgressError, match="no"):
         _stream(engine, sleep=lambda _: None).run("1 second", on_quiet=fail)
-    assert engine.ingestion.busy() is None
+    assert engine.ingestion.current_writer() is None
 
 
 def test_a_failed_control_batch_is_skipped_unless_the_ledger_is_corrupted() -> None:
@@ -251,7 +251,7 @@ def test_a_terminated_process_releases_its_locks(tmp_path: Path) -> None:
     lake, before = Lake(str(tmp_path)), signal.getsignal(signal.SIGTERM)
     with pytest.raises(SystemExit, match=str(TERMINATED)), ending_on_sigterm(), lake.writer("ledger"):
         os.kill(os.getpid(), signal.SIGTERM)
-    assert lake.present_writer("ledger") is None
+    assert lake.current_writer("ledger") is None
     assert signal.getsignal(signal.SIGTERM) is before
 
 

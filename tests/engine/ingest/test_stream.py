@@ -184,7 +184,7 @@ def test_a_running_stream_records_an_idle_source_and_requests_an_advance(make_en
         engine.ingest("1 second", on_batch)
     assert [[(s.source, s.kind, s.idle) for s in e] for e in engine.ledger.batches()][2:] == [[("r", "inactive", True)]]
     assert operator_timeline(engine.workspace, engine.assets["pairs"]).after[-1] == START + HOUR - MINUTE - 1
-    assert engine.ingestion.busy() is None
+    assert engine.ingestion.current_writer() is None
 
 
 def test_an_interrupt_releases_the_lock_after_the_commit(
@@ -193,7 +193,7 @@ def test_an_interrupt_releases_the_lock_after_the_commit(
     engine, join_thread, holders = make_engine([], []), InheritableThread.join, list[str | None]()
 
     def interrupted(thread: InheritableThread) -> None:
-        holders.append(engine.lake.present_writer("t"))
+        holders.append(engine.lake.current_writer("t"))
         if len(holders) == 1:
             raise KeyboardInterrupt("by hand")
         join_thread(thread)
@@ -206,4 +206,4 @@ def test_an_interrupt_releases_the_lock_after_the_commit(
     commit = engine.lake.newest_commit("t", "note")
     assert commit is not None
     assert (commit.version, commit.value, commit.rows) == (0, "whole", 3)
-    assert engine.lake.present_writer("t") is None
+    assert engine.lake.current_writer("t") is None

@@ -55,7 +55,7 @@ def test_a_stream_sees_which_process_waits_and_that_process_then_gets_the_lock(l
     other.join(WAIT_S)
     assert order == ["stream", purpose]
     assert lake.waiting_process("t") is None
-    assert lake.present_writer("t") is None
+    assert lake.current_writer("t") is None
 
 
 def test_two_waiting_processes_both_get_the_lock(lake: Lake) -> None:
@@ -80,7 +80,7 @@ def test_a_stream_neither_waits_for_a_lock_nor_requests_it(lake: Lake, purpose: 
 
 def test_a_look_up_of_the_holder_neither_waits_for_a_stream_nor_requests_its_lock(lake: Lake) -> None:
     with lake.writer("t", "stream"):
-        assert str(lake.present_writer("t")).startswith("t has a writer already: process ")
+        assert str(lake.current_writer("t")).startswith("t has a writer already: process ")
         assert lake.waiting_process("t") is None
 
 

@@ -141,7 +141,7 @@ def test_a_batch_looks_at_the_ledger_once_for_all_sources(tmp_path: Path, monkey
     assert looks_of(lambda: OpenBatch.begin(ledger)) == 1
     assert looks_of(lambda: require_logs(lake, ledger, contracts)) == 1
     assert looks_of(lambda: clear_uncommitted(NO_SESSION, lake, batch, contracts)) == 0
-    assert looks_of(ControlBatches(NO_SESSION, lake, ledger, contracts).idle) == 1
+    assert looks_of(ControlBatches(NO_SESSION, lake, ledger, contracts).record_idle_sources) == 1
     assert looks_of(lambda: [batch.known.file_records(name, []) for name in names]) == 0
     assert looks_of(lambda: batch.commit([tuple(source_batch(name, 2) for name in names)])) == 1
 
@@ -183,7 +183,7 @@ def test_the_number_of_a_lost_batch_that_a_table_handled_is_not_reused(tmp_path:
         "ingest": lambda: engine.ingestion.batches.files([]),
         "watermark": lambda: engine.ingestion.control_batches.watermark({"l": 7}),
         "drain": engine.drain,
-        "idle": engine.ingestion.control_batches.idle,
+        "idle": engine.ingestion.control_batches.record_idle_sources,
         "retry": lambda: engine.ingestion.quarantine._request_retry("l", [offset]),
     }
     with pytest.raises(LedgerError, match="table pairs records batch 2"):

@@ -106,7 +106,7 @@ def closable_watermarks(ledger: Ledger, found: dict[str, Timeline], upto: int) -
         return []
     watermark = found["l"].after[upto]
     closed = [None] if watermark is None else range(watermark, watermark + 12)
-    return [watermarks.watermark_past(found["l"], found["both"], closed_to, ledger.head, since) for closed_to in closed]
+    return [watermarks.watermark_without_waiting(found["l"], found["both"], closed_to, ledger.head, since) for closed_to in closed]
 
 
 def summarize(ledger: Ledger, upto: int) -> bool:
@@ -253,14 +253,14 @@ class Damage:
     message: str
 
 
-SUMMARY = Summary(3, 1, {}).text
+SUMMARY = Summary(3, 1, {}).as_json
 SUMMARIZED = source_batch("l", 3, kind="summary", summary=SUMMARY)
 DAMAGED = [
     Damage("a missing batch after a summary", [(SUMMARIZED,), (source_batch("l", 5),)], "batch 5: it follows batch 3"),
     Damage("a summary after a batch", [(source_batch("l", 1),), (SUMMARIZED,)], "batch 3: it follows batch 1"),
     Damage("a damaged document", [(replace(SUMMARIZED, summary="{"),)], "batch 3: its summary of the batches before it is damaged"),
-    Damage("two documents", [(SUMMARIZED, replace(SUMMARIZED, source="r", summary=Summary(3, 2, {}).text))], "batch 3: its summary"),
-    Damage("a missing row", [(replace(SUMMARIZED, summary=Summary(3, 1, {"r": SourceSummary()}).text),)], "batch 3: its summary"),
+    Damage("two documents", [(SUMMARIZED, replace(SUMMARIZED, source="r", summary=Summary(3, 2, {}).as_json))], "batch 3: its summary"),
+    Damage("a missing row", [(replace(SUMMARIZED, summary=Summary(3, 1, {"r": SourceSummary()}).as_json),)], "batch 3: its summary"),
     Damage("a watermark that decreases", [(replace(SUMMARIZED, watermark=9),), (source_batch("l", 4, watermark=8),)], "from 9 to 8"),
 ]
 
@@ -342,7 +342,7 @@ def test_only_a_ledger_with_a_summary_has_the_format_that_older_versions_refuse(
 def test_a_ledger_that_begins_with_a_summary_is_opened_by_its_rows_and_not_by_its_batches(tmp_path: Path) -> None:
     store = MemoryLedgerStore()
     summary = Summary(10_000_000, 1, {})
-    batch = source_batch("l", 10_000_000, kind="summary", watermark=5, summary=summary.text)
+    batch = source_batch("l", 10_000_000, kind="summary", watermark=5, summary=summary.as_json)
     store.append(table_of([(batch,), (source_batch("l", 10_000_001, watermark=6),)]))
     before = pa.total_allocated_bytes()
     ledger = Ledger(Any, Clock(20_000_000), store)  # pyright: ignore[reportArgumentType]

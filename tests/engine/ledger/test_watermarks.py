@@ -17,7 +17,7 @@ from platform_defs.engine.ledger.watermarks import (
     of_operator,
     of_source,
     possibly_late_batches,
-    watermark_past,
+    watermark_without_waiting,
 )
 from tests.engine.source_batches import source_batch, watermark_batches
 from tests.support.example_counts import example_count
@@ -159,7 +159,7 @@ def test_the_results_of_a_table_that_may_be_late(case: LateResultsCase) -> None:
 )
 def test_the_watermark_up_to_which_a_reader_may_close_without_its_table(closed_to: int | None, expected: int | None) -> None:
     upstream, reader = Timeline((None, 10, 10, 15, 50), (False,) * 5), Timeline((None, 9, 30, 30, 49), (False,) * 5)
-    assert watermark_past(upstream, reader, closed_to, 4, 1) == expected
+    assert watermark_without_waiting(upstream, reader, closed_to, 4, 1) == expected
 
 
 STEPS = st.lists(st.tuples(st.integers(0, 9), st.integers(0, 9), st.booleans()), max_size=12)
@@ -175,7 +175,7 @@ def check_late_results(steps, delay, closed_to, head):
     reader = of_operator([delay_timeline(Timeline(upstream, idle), delay), Timeline(other, [False] * len(other))]).after
     head = min(head, len(upstream) - 1)
     found = late_results(Timeline(upstream, idle), Timeline(reader, idle), delay, 0)
-    past = watermark_past(Timeline(upstream, idle), Timeline(reader, idle), closed_to, head, 0)
+    past = watermark_without_waiting(Timeline(upstream, idle), Timeline(reader, idle), closed_to, head, 0)
     allowed = max(closed_to - delay, -(1 << 63) if past is None else past)
     for final_at in range(closed_to + 1, max(upstream[-1] or 0, closed_to) + 3):
         batch = next((n for n, watermark in enumerate(upstream) if watermark is not None and watermark >= final_at), len(upstream))

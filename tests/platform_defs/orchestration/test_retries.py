@@ -197,7 +197,7 @@ def test_idle_sources_are_recorded_without_a_new_file(daemon: Daemon) -> None:
     daemon.clock.pass_ms(HOUR + 1)
     assert daemon.tick(new_input) == "requested"
     no_session: Any = None
-    ControlBatches(no_session, engine.lake, engine.ledger, engine.sources).idle()  # as the run does
+    ControlBatches(no_session, engine.lake, engine.ledger, engine.sources).record_idle_sources()  # as the run does
     daemon.end_run(dg.DagsterRunStatus.SUCCESS)
     daemon.clock.pass_ms(DAY)
     assert daemon.tick(new_input) == "nothing new has landed"

@@ -75,11 +75,11 @@ class Rides:
 
     def is_streaming(self) -> bool:
         """Whether a stream holds its lock."""
-        return self.engine().ingestion.busy() is not None
+        return self.engine().ingestion.current_writer() is not None
 
     def is_advancing(self) -> bool:
         """Whether a process writes to a table."""
-        return self.engine().pending.busy() is not None
+        return self.engine().pending.current_writer() is not None
 
     @property
     def is_current(self) -> bool:

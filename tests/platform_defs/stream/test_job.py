@@ -79,7 +79,7 @@ def test_a_run_holds_its_lock_also_while_it_only_accounts(make_engine: MakeEngin
     engine, seen = make_engine([source("l")], TABLES), list[bool]()
 
     def rest(_: StreamAccounting) -> list[str]:
-        seen.extend([running_process(engine) is not None, engine.ingestion.busy() is None])
+        seen.extend([running_process(engine) is not None, engine.ingestion.current_writer() is None])
         return []
 
     monkeypatch.setattr(StreamAccounting, "account_rest", rest)
@@ -171,8 +171,8 @@ def test_a_cancelled_run_ends_its_jvm_and_releases_its_locks(tmp_path: Path) -> 
         run.kill()
         run.wait()
     engine = rides.engine()
-    assert engine.ingestion.busy() is None
-    assert engine.pending.busy() is None
+    assert engine.ingestion.current_writer() is None
+    assert engine.pending.current_writer() is None
     with dg.DagsterInstance.from_config(str(tmp_path / "dagster")) as instance:
         [record] = instance.get_run_records(dg.RunsFilter(job_name="stream"))
         assert record.dagster_run.status == dg.DagsterRunStatus.CANCELED
