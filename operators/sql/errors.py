@@ -34,11 +34,11 @@ class SqlError(OperatorError):
             error: the error of the parser or of the tokenizer.
         """
         if (match := _NOT_CLOSED.search(str(error.__cause__))) is not None:
-            return cls._not_closed(text, int(match["start"]), match["quote"])
+            return cls.not_closed(text, int(match["start"]), match["quote"])
         if isinstance(error.__cause__, IndexError):  # the tokenizer has no message for it
             starts = [found.start() for found in _OPEN_COMMENT.finditer(text) if found["open"]]
             if starts:
-                return cls._not_closed(text, starts[0], "*/")
+                return cls.not_closed(text, starts[0], "*/")
             return cls(f"{shorten_text(text)!r} cannot be parsed: a quote or a comment is not closed")
         faults: list[dict[str, Any]] = getattr(error, "errors", None) or []
         [reason, *_] = str(error).splitlines() or [""]
@@ -48,8 +48,8 @@ class SqlError(OperatorError):
         return cls(f"{shorten_text(text)!r} cannot be parsed: {reason.rstrip('.')}")
 
     @classmethod
-    def _not_closed(cls, text: str, start: int, end: str) -> Self:
-        """What begins at a position of a text does not end."""
+    def not_closed(cls, text: str, start: int, end: str) -> Self:
+        """What begins at a position of a text, such as a bracket or a comment, does not end with `end`."""
         line = text.count("\n", 0, start) + 1
         return cls(f"{shorten_text(text[start:])!r} in line {line} cannot be parsed: it has no closing {end}")
 

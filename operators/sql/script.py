@@ -10,8 +10,9 @@ from sqlglot.tokenizer_core import Token, TokenType
 from operators.sql.clauses import check_clauses
 from operators.sql.dialect import Tree, parse_query, tokenize
 from operators.sql.errors import SqlError, shorten_text
+from operators.sql.lists import read_list
 from operators.sql.syntax import word_of
-from operators.sql.tables import CreateTable, read_list, read_table
+from operators.sql.tables import CreateTable, read_table
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from itertools import pairwise
 
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
@@ -10,13 +9,12 @@ from sqlglot.tokenizer_core import Token, TokenType
 from operators.sql.dialect import Tree, parse_query, parse_type, spark_sql
 from operators.sql.durations import interval_ms
 from operators.sql.errors import SqlError, shorten_text
+from operators.sql.lists import outer_words, read_list
 from operators.sql.names import require_name
 from operators.sql.relations import Input, Item, Relation
 from operators.sql.selections import select
 from operators.sql.syntax import word_of
 
-_CLOSED_BY = {"(": ")", "[": "]", "<": ">"}
-_NESTED_TYPES = ("ARRAY", "MAP", "MULTISET", "ROW", "STRUCT")
 _AFTER_TYPE = ("NOT", "NULL", "COMMENT", "METADATA", "PRIMARY KEY", "PRIMARY", "CONSTRAINT")
 
 
@@ -125,47 +123,6 @@ def read_table(name: str, text: str, tokens: Sequence[Token], at: int) -> Create
     return reader.table(options, comment)
 
 
-def read_list(tokens: Sequence[Token], at: int, text: str) -> tuple[list[list[Token]], int]:
-    """The parts of a list in brackets, which commas outside of inner brackets separate, and the position after the list.
-
-    Empty brackets have no parts.
-
-    Args:
-        tokens: the tokens of the statement.
-        at: the position of the opening bracket.
-        text: the statement.
-
-    Raises:
-        SqlError: the bracket is not closed, or a part is empty.
-    """
-    if ")" not in (words := _outer_words(tokens[at:])):
-        raise SqlError(f"{shorten_text(text)!r} cannot be parsed: a bracket is not closed")
-    end = at + words.index(")")
-    parts: list[list[Token]] = [[]]
-    for token, word in zip(tokens[at + 1 : end], _outer_words(tokens[at + 1 : end]), strict=True):
-        if word == ",":
-            parts.append([])
-        else:
-            parts[-1].append(token)
-    if parts == [[]]:
-        return [], end + 1
-    if [] in parts:
-        raise SqlError(f"{shorten_text(text)!r} cannot be parsed: a comma has nothing before or after it")
-    return parts, end + 1
-
-
-def _outer_words(tokens: Sequence[Token]) -> list[str]:
-    """The word of each token; empty for a token in brackets or quotes, which begins no clause."""
-    words, opened = list[str](), list[str]()
-    for before, word in pairwise(["", *map(word_of, tokens)]):
-        if opened and word == _CLOSED_BY[opened[-1]]:
-            opened.pop()
-        words.append("" if opened else word)
-        if word in ("(", "[") or (word == "<" and before in _NESTED_TYPES):
-            opened.append(word)
-    return words
-
-
 class _Reader:
     """Collects the parts of a CREATE TABLE statement. Its methods raise `IndexError` if a part is incomplete."""
 
@@ -196,7 +153,7 @@ class _Reader:
 
     def read_clauses(self, tokens: Sequence[Token]) -> tuple[str, dict[str, str]]:
         """The comment and the options that follow the columns."""
-        words = _outer_words(tokens)
+        words = outer_words(tokens)
         for clause, way_out in _CLAUSES.items():
             if clause in " ".join(words):
                 raise SqlError.refused(f"{clause} of table {self._name!r}", "tables have no such clause", way_out)
@@ -263,7 +220,7 @@ class _Reader:
         self._delay = delay
 
     def _column(self, tokens: Sequence[Token]) -> None:
-        name, words = tokens[0].text, _outer_words(tokens)
+        name, words = tokens[0].text, outer_words(tokens)
         if words[1] == "AS":
             self._read_computed_column(name, tokens)
             return
