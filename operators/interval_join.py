@@ -8,8 +8,8 @@ from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
 from operators._support import engine_streams, spark_streaming
-from operators._support.interval_join_checks import How, LateRows, ResultTime, check_parameters
-from operators._support.join_columns import JoinColumns
+from operators._support.interval_join_checks import LateRows, ResultTime, check_parameters
+from operators._support.join_columns import How, JoinColumns
 from operators._support.join_condition import static_condition, streaming_condition
 from operators._support.late_rows import are_joined, watermark_if_late
 from operators._support.lateness import Lateness

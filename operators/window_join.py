@@ -3,13 +3,13 @@
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Literal, get_args
+from typing import get_args
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from operators._support.firings import Purging, check_purging
-from operators._support.join_columns import JoinColumns
+from operators._support.join_columns import How, JoinColumns
 from operators._support.matched_rows import ROW_ID, ids_in_pairs, with_ids, with_matched
 from operators._support.panes import WINDOW
 from operators._support.shared_windows import ROW_COUNT, ROWS, SharedWindows, check_evicted_sides
@@ -26,7 +26,6 @@ from operators.timing import Duration
 from operators.triggers import ROWS_SEEN, Trigger
 from operators.windows import AnyWindow, Session
 
-How = Literal["inner", "left", "right", "full", "semi", "anti"]
 _RIGHT_WINDOW = temporary("right_window")
 _RIGHT_ROW_COUNT = temporary("right_rows_seen")
 

@@ -3,12 +3,12 @@
 from collections.abc import Mapping
 from typing import Literal, Protocol, get_args
 
+from operators._support.join_columns import How
 from operators.errors import OperatorError
 from operators.nondeterministic import check_deterministic
 from operators.parameters import check_column, check_flag, check_sql
 from operators.triggers import EveryInterval, EveryStep, Trigger
 
-How = Literal["inner", "left", "right", "full", "semi", "anti"]
 LateRows = Literal["drop", "join"]
 ResultTime = Literal["later", "left", "right"]
 _TRIGGERS: Mapping[How, tuple[tuple[type, ...], str]] = {

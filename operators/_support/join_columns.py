@@ -1,7 +1,8 @@
-"""The column names of a join's result: the key once, and a prefix for a name that both sides have."""
+"""The kinds of a join, and the column names of its result: the key once, and a prefix for a name that both sides have."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Literal
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -9,6 +10,8 @@ from pyspark.sql import functions as F
 from operators.columns import check_distinct, check_present, check_same_types, names, quoted_name, temporary
 from operators.errors import ColumnError, OperatorError
 from operators.parameters import check_columns, check_prefix
+
+How = Literal["inner", "left", "right", "full", "semi", "anti"]
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,8 @@ from typing import Any, cast
 
 from sqlglot import exp
 
-from operators._support.interval_join_checks import How, ResultTime
+from operators._support.interval_join_checks import ResultTime
+from operators._support.join_columns import How
 from operators.columns import FINAL_AT, RESULT_TIME, WINDOW_END, WINDOW_START
 from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ
 from operators.errors import OperatorError
