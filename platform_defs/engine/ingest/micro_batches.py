@@ -13,11 +13,11 @@ from platform_defs.engine.lake.lost_jvm import lost_jvm
 from platform_defs.engine.ledger.errors import LedgerError
 from platform_defs.engine.ledger.ledger import Batch
 
-MOST_KEPT = 1_000
+MAX_BATCHES_KEPT = 1_000
 """The number of newest batches that a stream keeps in memory."""
 BUSY_PATIENCE_S = 600.0
 """How long a micro-batch of a continuous stream waits for another process that writes the ledger, in seconds."""
-LONGEST_MS = 60_000
+LOOK_AGAIN_AFTER_MS = 60_000
 """How long a continuous stream ingests the files of one look, in ms of the wall clock. If files are left then, it looks for input again."""
 _MIN_INGEST_PER_LISTING = 9
 """A continuous stream also ingests for at least this many times as long as the listing of the files took before it looks again. So listing
@@ -32,11 +32,12 @@ class MicroBatches:
 
     Args:
         ingest: ingests files as one batch of the ledger; returns None if no file was new.
-        idle: writes a control batch for sources that became idle, or for the clock; returns None if none was needed.
+        record_idle: writes a control batch for sources that became idle, or for the clock; returns None if none was needed.
         on_batch: called after each batch is committed.
         on_quiet: called at an interval without a new batch.
         patience_s: how long to wait for another process that writes the ledger; 0 for no wait.
-        longest_ms: how long to ingest the files of one look before the next look, in ms (see `LONGEST_MS`); None to ingest all of them.
+        look_again_after_ms: how long to ingest the files of one look before the next look, in ms (see `LOOK_AGAIN_AFTER_MS`); None to
+            ingest all of them.
         sleep: waits for some seconds.
     """
 
@@ -45,23 +46,23 @@ class MicroBatches:
     on_batch: Callable[[Batch], None]
     on_quiet: Callable[[], None]
     patience_s: float = 0.0
-    longest_ms: int | None = None
+    look_again_after_ms: int | None = None
     sleep: Callable[[float], None] = time.sleep
-    batches: deque[Batch] = field(default_factory=lambda: deque(maxlen=MOST_KEPT), init=False)
+    batches: deque[Batch] = field(default_factory=lambda: deque(maxlen=MAX_BATCHES_KEPT), init=False)
 
     @property
     def newest(self) -> Batch | None:
         """The newest batch; None if there is none yet."""
         return self.batches[-1] if self.batches else None
 
-    def take_long(self, *, listing_ms: int, batches_ms: int) -> bool:
+    def must_look_again(self, *, listing_ms: int, batches_ms: int) -> bool:
         """Whether the micro-batches since a look have taken so long that the stream looks again before it ingests the remaining files.
 
         Args:
             listing_ms: how long listing the files took, in ms.
             batches_ms: how long the micro-batches have taken since, in ms.
         """
-        return self.longest_ms is not None and batches_ms > max(self.longest_ms, _MIN_INGEST_PER_LISTING * listing_ms)
+        return self.look_again_after_ms is not None and batches_ms > max(self.look_again_after_ms, _MIN_INGEST_PER_LISTING * listing_ms)
 
     def files(self, files: Sequence[File]) -> None:
         """Ingest the files of a micro-batch.

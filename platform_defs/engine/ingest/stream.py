@@ -20,7 +20,7 @@ from platform_defs.engine.ingest.alignment import SourceAhead, next_files, sourc
 from platform_defs.engine.ingest.errors import UnreadError
 from platform_defs.engine.ingest.ingest import Ingest
 from platform_defs.engine.ingest.looks import Look
-from platform_defs.engine.ingest.micro_batches import BUSY_PATIENCE_S, LONGEST_MS, MOST_KEPT, MicroBatches
+from platform_defs.engine.ingest.micro_batches import BUSY_PATIENCE_S, LOOK_AGAIN_AFTER_MS, MAX_BATCHES_KEPT, MicroBatches
 from platform_defs.engine.ingest.new_files import FileFinder
 from platform_defs.engine.ingest.pending_files import FIRST_WAIT_S, Pending
 from platform_defs.engine.ingest.topic_ranges import TopicRanges
@@ -44,7 +44,7 @@ class Stream:
         folders: each source's folder.
         max_files: the largest number of files of each source in one micro-batch.
         file_finders: the finders of new files, by source.
-        idle: records the sources that became idle; a continuous stream calls it at each interval without a new batch.
+        record_idle: records the sources that became idle; a continuous stream calls it at each interval without a new batch.
         first_wait_s: the first wait before a continuous stream retries an unreadable file, in seconds.
         sleep: waits for some seconds.
         ranges: the finders of new records in Kafka's topics, by source.
@@ -100,8 +100,8 @@ class Stream:
                 ingest = self.ingest if every is None else replace(self.ingest, purpose="stream")
                 pending = Pending(ingest.files, self.first_wait_s, warns=every is not None)
                 micro_batches = MicroBatches(pending.files, self.record_idle, on_batch, on_quiet, BUSY_PATIENCE_S if every else 0.0)
-                micro_batches.longest_ms = LONGEST_MS if every else None
-                micro_batches.batches = deque(maxlen=MOST_KEPT if every else None)  # a stream may run for years
+                micro_batches.look_again_after_ms = LOOK_AGAIN_AFTER_MS if every else None
+                micro_batches.batches = deque(maxlen=MAX_BATCHES_KEPT if every else None)  # a stream may run for years
                 for finder in self.file_finders.values():
                     finder.forget()  # so that changed files are found too
                 with self._reading_topics(to_present=every is None):
@@ -187,7 +187,7 @@ class Stream:
                 self.ingest.with_more_files.clear()
                 self.ingest.with_more_files.update(sources_with_more, (file.source for file in next_group))
                 micro_batches.files(group)
-                if micro_batches.take_long(listing_ms=listed - began, batches_ms=self.ingest.ledger.wall_clock() - ingesting_since):
+                if micro_batches.must_look_again(listing_ms=listed - began, batches_ms=self.ingest.ledger.wall_clock() - ingesting_since):
                     self._partly_read.update(self.ingest.with_more_files)
                     break
         finally:

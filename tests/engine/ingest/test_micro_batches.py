@@ -12,7 +12,7 @@ import pytest
 
 from platform_defs.engine import Engine, LawError, LedgerError, ProgressError
 from platform_defs.engine.formats.files import File
-from platform_defs.engine.ingest.micro_batches import MOST_KEPT, MicroBatches
+from platform_defs.engine.ingest.micro_batches import MAX_BATCHES_KEPT, MicroBatches
 from platform_defs.engine.ingest.stream import Stream
 from platform_defs.engine.lake.errors import LakeBusy
 from platform_defs.engine.lake.interrupts import TERMINATED, ending_on_sigterm, run_to_end
@@ -117,19 +117,21 @@ def test_a_micro_batch_waits_while_another_process_writes_the_ledger() -> None:
 
 
 def test_a_stream_keeps_only_its_newest_batches_in_memory() -> None:
-    calls, batches = Calls(), iter([(source_batch("l", n),) for n in range(1, MOST_KEPT + 6)])
+    calls, batches = Calls(), iter([(source_batch("l", n),) for n in range(1, MAX_BATCHES_KEPT + 6)])
     micro_batches = _micro_batches(calls, lambda _: next(batches))
-    for _ in range(MOST_KEPT + 5):
+    for _ in range(MAX_BATCHES_KEPT + 5):
         micro_batches.files([FILE])
-    assert (len(micro_batches.batches), micro_batches.batches[0][0].seq, calls.made[0]) == (MOST_KEPT, 6, 1)
+    assert (len(micro_batches.batches), micro_batches.batches[0][0].seq, calls.made[0]) == (MAX_BATCHES_KEPT, 6, 1)
 
 
 def test_a_stream_looks_again_after_a_minute_or_nine_times_the_time_of_listing_files() -> None:
     """So listing a million objects, which takes minutes, is not repeated after each micro-batch."""
-    micro_batches = _micro_batches(Calls(), longest_ms=60_000)
-    assert [micro_batches.take_long(listing_ms=1_000, batches_ms=ms) for ms in (60_000, 60_001)] == [False, True]
-    assert [micro_batches.take_long(listing_ms=100_000, batches_ms=ms) for ms in (60_001, 900_000, 900_001)] == [False, False, True]
-    assert not _micro_batches(Calls()).take_long(listing_ms=0, batches_ms=10**9), "an ingest that ends when all is read looks only once"
+    micro_batches = _micro_batches(Calls(), look_again_after_ms=60_000)
+    assert [micro_batches.must_look_again(listing_ms=1_000, batches_ms=ms) for ms in (60_000, 60_001)] == [False, True]
+    assert [micro_batches.must_look_again(listing_ms=100_000, batches_ms=ms) for ms in (60_001, 900_000, 900_001)] == [False, False, True]
+    assert not _micro_batches(Calls()).must_look_again(listing_ms=0, batches_ms=10**9), (
+        "an ingest that ends when all is read looks only once"
+    )
 
 
 def test_a_failing_asset_is_retried_with_growing_delays_and_stops_no_other() -> None:
