@@ -1,12 +1,17 @@
 """Write the lake of an archive with this version: `python -m tests.lakes.make NAME` makes `tests/lakes/NAME.tar.gz`, in about a minute.
 
+Then `python -m tests.lakes.make NAME --rows` makes `tests/lakes/NAME.rows`: the rows of every table after the batch `later`, as this
+version computes them in a new lake.
+
 Make one at each release, and before a change of what is stored. It has the operators and states that no earlier archive has, or whose
 stored form has changed since:
 
 1. Write `tests/lakes/at_NAME.py`, where NAME is the release or the hash of the commit: an `Archive` with one table of each, and so few rows
    that the file stays below 100 kB.
-2. Add it to `ARCHIVES`, and run the command. It refuses to replace a file, because another version would not write the same one.
-3. Run `tests/lakes/test_earlier_lakes.py`, which checks every archive, and commit the archive.
+2. Add it to `ARCHIVES`, and run both commands. The first refuses to replace a file, because another version would not write the same one.
+3. Run `tests/lakes/test_earlier_lakes.py`, which checks every archive, and commit both files.
+
+A change of what tables contain needs the second command for each archive, and a review of the difference.
 
 An archive stays as long as its lakes can be used. A later version changes its module only to follow the Python API, so that tables keep
 their identities (`tests/engine/inputs/identities.py`). A table that can no longer be continued is named in the test, with the refusal.
@@ -20,6 +25,7 @@ import tempfile
 from collections.abc import Mapping
 from pathlib import Path
 
+from operators.contract import Early
 from platform_defs.engine import Engine
 from platform_defs.engine.advance import kept_versions
 from platform_defs.engine.lake.tables import Lake
@@ -29,6 +35,7 @@ from tests.lakes.archive import Archive, Batch
 from tests.lakes.at_3c97b7b8 import AT_3C97B7B8
 from tests.lakes.at_bd14abf import BD14ABF, BD14ABF_MORE
 from tests.support.clock import NOON, Clock
+from tests.support.json_rows import json_rows_of
 from tests.support.small_sources import land
 
 ARCHIVES: Mapping[str, Archive] = {"bd14abf": BD14ABF, "bd14abf-more": BD14ABF_MORE, "3c97b7b8": AT_3C97B7B8}
@@ -39,6 +46,11 @@ _OF_THE_MACHINE = {"_locks", "_checkpoints", "_staged_commits"}
 def file_of(name: str) -> Path:
     """The file of an archive."""
     return Path(__file__).with_name(f"{name}.tar.gz")
+
+
+def rows_file_of(name: str) -> Path:
+    """The file with the rows of an archive's tables after the batch `later`: a line for each row, as `lines` returns them."""
+    return Path(__file__).with_name(f"{name}.rows")
 
 
 def engine(root: Path, archive: Archive) -> Engine:
@@ -59,6 +71,24 @@ def ingest(engine: Engine, archive: Archive, part: int) -> None:
     engine.ingest()
 
 
+def ingest_all(engine: Engine, archive: Archive) -> None:
+    """Ingest all batches of an archive into a new lake, and advance every table once."""
+    for part in range(len(archive.batches) + 1):
+        ingest(engine, archive, part)
+    for table in engine.assets:
+        engine.advance(table)
+
+
+def lines(engine: Engine) -> list[str]:
+    """The rows of every table, with its early results: the table's name and the row as a JSON object."""
+    views = {
+        name: engine.views.with_early(name) if isinstance(a.operator, Early) and a.operator.early else engine.views.table(name)
+        for name, a in engine.assets.items()
+    }
+    rows_by_table = json_rows_of({name: rows.drop("updated_at") for name, rows in views.items()})
+    return [f"{name} {row}" for name, rows in rows_by_table.items() for row in rows]
+
+
 def main(name: str) -> None:
     """Write the lake of an archive."""
     if file_of(name).exists():
@@ -75,6 +105,14 @@ def main(name: str) -> None:
             packed.add(root, ".", filter=_of_the_lake)
 
 
+def record_rows(name: str) -> None:
+    """Write the rows that the tables of an archive have after the batch `later`."""
+    with tempfile.TemporaryDirectory() as folder:
+        made = engine(Path(folder), ARCHIVES[name])
+        ingest_all(made, ARCHIVES[name])
+        rows_file_of(name).write_text("\n".join([*lines(made), ""]), "utf-8")
+
+
 def _of_the_lake(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
     """A tar member without its owner; None for what belongs to the machine: locks, Spark's checkpoints and staged commits, checksums."""
     if member.name.endswith(".crc") or _OF_THE_MACHINE & {*Path(member.name).parts}:
@@ -85,4 +123,5 @@ def _of_the_lake(member: tarfile.TarInfo) -> tarfile.TarInfo | None:
 
 
 if __name__ == "__main__":
-    main(sys.argv[1])
+    name, *options = sys.argv[1:]
+    (record_rows if options == ["--rows"] else main)(name)
