@@ -6,12 +6,14 @@ import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 from typer.testing import CliRunner
 
 from platform_defs.cli import commands as cli
 from platform_defs.cli.arguments import ArgumentError
+from platform_defs.cli.new import TEMPLATE
 from platform_defs.definitions import build
 from platform_defs.engine.ingest.errors import IngestError
 from platform_defs.pipelines import load
@@ -54,19 +56,31 @@ def test_a_shell_and_dagster_read_the_settings(folder, pipeline):
     assert ("amount_is_plausible" in checks) == (pipeline != "pipeline.sql")  # SQL has no expectations
 
 
-@pytest.mark.parametrize("pipeline", ["pipeline.py", "pipeline.sql"])
-def test_the_tests_of_the_new_pipeline_pass(spark, folder, pipeline, tmp_path):
+def _module_of_tests(folder: Path) -> ModuleType:
     spec = importlib.util.spec_from_file_location("test_pipeline", folder / "test_pipeline.py")
-    load(str(folder / pipeline))
     module = importlib.util.module_from_spec(spec)  # pyright: ignore[reportArgumentType]
     spec.loader.exec_module(module)  # pyright: ignore[reportOptionalMemberAccess]
-    module.test_rides_are_joined_and_counted(tmp_path / "sandbox")
+    return module
 
 
-@pytest.mark.parametrize("pipeline", ["pipeline.yaml"])
+@pytest.mark.parametrize("pipeline", ["pipeline.py"])
+def test_the_tests_of_the_new_pipeline_pass(spark, folder, pipeline, tmp_path):
+    load(str(folder / pipeline))
+    _module_of_tests(folder).test_rides_are_joined_and_counted(tmp_path / "sandbox")
+
+
+@pytest.mark.parametrize("pipeline", ["pipeline.yaml", "pipeline.sql"])
+def test_a_pipeline_in_another_language_has_the_same_tests(folder, pipeline):
+    loaded, text = f'load(str(Path(__file__).with_name("{pipeline}")))', (folder / "test_pipeline.py").read_text()
+    assert text.count(loaded) == 1
+    rows_and_tests = text.replace(loaded, "pipeline").partition("RIDES = ")
+    assert rows_and_tests[1:] == (TEMPLATE / "test_pipeline.py").read_text().partition("RIDES = ")[1:]
+    assert _module_of_tests(folder).load is load
+
+
+@pytest.mark.parametrize("pipeline", ["pipeline.sql"])
 def test_the_sample_rows_make_every_table(spark, folder, pipeline, tmp_path):
-    """The pipeline in YAML equals that in Python (`declared/test_pipeline.py`), and its test is that of SQL with another file name."""
-    assert 'Sandbox(load(str(Path(__file__).with_name("pipeline.yaml"))), tmp_path)' in (folder / "test_pipeline.py").read_text()
+    """The pipeline in YAML equals that in Python (`declared/test_pipeline.py`), whose tests pass."""
     sandbox = Sandbox(load(str(folder / pipeline)), tmp_path / "sandbox")
     for source in ("rides", "fares"):
         sandbox.land(source, "1.csv", (folder / "landing" / source / "2026-03-01.csv").read_text())
