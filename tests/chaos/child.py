@@ -127,8 +127,11 @@ class Child:
         with self.mutex:  # sources are ingested concurrently
             self.passed[point] = self.passed.get(point, 0) + 1
             self.send({"passed": point, "in": self.current})
-            if self.instructions.kills.get(str(self.current)) == (point, self.passed[point]):
+            if self._dies_at(point):
                 self._die(point)
+
+    def _dies_at(self, point: str) -> bool:
+        return self.instructions.kills.get(str(self.current)) == (point, self.passed[point])
 
     def _die(self, point: str) -> None:
         self.send({"killed": point, "in": self.current})
