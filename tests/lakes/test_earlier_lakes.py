@@ -71,10 +71,8 @@ def test_a_new_lake_has_the_recorded_rows(name: str, tmp_path: Path, spark: Spar
 
 
 def _rebuild(engine: Engine) -> None:
-    """Rebuild the days of every table, which finds no difference. Then check the law of some tables, and rebuild these whole."""
+    """Rebuild the days of every table, which finds no difference between its rows and recomputed ones. Then rebuild some tables whole."""
     for name in engine.assets:
         done = engine.rebuild_days(name, day_of(START), day_of(START + 2 * DAY))
         assert (done.missing, done.extra) == (0, 0)
-    remade = {*REMADE, "top", "best"}
-    assert _violations(engine, remade) == []
-    assert {name for name, _ in engine.rebuild_tables(REMADE, downstream=True)} == remade
+    assert {name for name, _ in engine.rebuild_tables(REMADE, downstream=True)} == {*REMADE, "top", "best"}
