@@ -32,10 +32,10 @@ ASSETS = [join(), DerivedAsset(name="counts", inputs=("l",), operator=COUNT), De
 def engine(make_module_engine: MakeEngine) -> Engine:
     engine = make_module_engine([source("l"), source("r")], ASSETS)
     first = [Event(f"k{n}", n, BEFORE_1970 + n * MINUTE) for n in range(5)]
-    for batch in (first, [*(Event("k1", n, n * MINUTE) for n in range(20)), Event("k9", 7, DAY)]):
-        replay(engine, [{"l": batch, "r": [*batch[:3], batch[-1]]}])
-        for name in engine.assets:
-            engine.advance(name)
+    batches = first, [*(Event("k1", n, n * MINUTE) for n in range(20)), Event("k9", 7, DAY)]
+    replay(engine, [{"l": batch, "r": [*batch[:3], batch[-1]]} for batch in batches])
+    for name in engine.assets:
+        engine.advance(name)
     return engine
 
 

@@ -4,8 +4,9 @@ import json
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import SparkSession
+from deltalake import write_deltalake
 from typer.testing import CliRunner
 
 from operators import SqlError
@@ -50,16 +51,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def parameters(spark: SparkSession, folder: Path) -> dict[str, dict[str, str]]:
+def parameters(folder: Path) -> dict[str, dict[str, str]]:
     """The rows as files of each format, with the parameters of `CLICKS`."""
     lines = [",".join(map(str, row)) for row in ROWS]
     (folder / "plain.csv").write_text("\n".join(lines) + "\n")
     (folder / "headed.csv").write_text("\n".join(["user_id,page,ms", *lines]).replace(",", ";") + "\n")
     (folder / "rows.json").write_text("\n".join(json.dumps(dict(zip(("user_id", "page", "ms"), row, strict=True))) for row in ROWS))
     users, pages, times = zip(*ROWS, strict=True)
-    frame = spark.createDataFrame(pa.table({"user_id": users, "page": pages, "ms": times}))
-    frame.write.parquet(str(folder / "rows.parquet"))
-    frame.write.format("delta").save(str(folder / "rows.delta"))
+    table = pa.table({"user_id": users, "page": pages, "ms": times})
+    (folder / "rows.parquet").mkdir()
+    pq.write_table(table, folder / "rows.parquet" / "part-0.parquet")
+    write_deltalake(folder / "rows.delta", table)
     header = ", 'tidemark.header' = 'true', 'csv.field-delimiter' = ';'"
     return {
         "csv": {"format": "csv", "path": "plain.csv", "options": ""},
