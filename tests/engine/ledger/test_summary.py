@@ -1,5 +1,7 @@
 """A ledger that begins with a summary answers every question about later batches as the whole ledger does."""
 
+import random
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -19,7 +21,7 @@ from platform_defs.engine.ledger import store as ledger_store
 from platform_defs.engine.ledger import watermarks
 from platform_defs.engine.ledger.columns import Column
 from platform_defs.engine.ledger.errors import LedgerError
-from platform_defs.engine.ledger.ledger import Batch, Ledger, SourceBatch
+from platform_defs.engine.ledger.ledger import Batch, Kind, Ledger, SourceBatch
 from platform_defs.engine.ledger.open_batch import OpenBatch
 from platform_defs.engine.ledger.rows import table_of
 from platform_defs.engine.ledger.snapshot import LedgerSnapshot, last_with_rows
@@ -28,15 +30,15 @@ from platform_defs.engine.ledger.summary import SourceSummary, Summary
 from platform_defs.engine.ledger.watermarks import LateResults, Timeline
 from tests.engine.source_batches import source_batch
 from tests.support.clock import Clock
-from tests.support.example_counts import example_count
 from tests.support.kills import run_and_die
 from tests.support.memory_ledger import Memory, MemoryLedgerStore, memory_ledger
 
 SOURCES = "lrx"
 STEP = 100_000
+KINDS: list[Kind] = ["rows", "rows", "inactive", "retry", "watermark", "silent"]
 ROWS = st.fixed_dictionaries(
     {
-        "kind": st.sampled_from(["rows", "rows", "inactive", "retry", "watermark", "silent"]),
+        "kind": st.sampled_from(KINDS),
         "rise": st.none() | st.integers(0, 9),
         "accepted": st.integers(0, 3),
         "quarantined": st.integers(0, 1),
@@ -44,9 +46,27 @@ ROWS = st.fixed_dictionaries(
     }
 )
 BATCHES = st.lists(st.tuples(st.dictionaries(st.sampled_from(SOURCES), ROWS, min_size=1), st.booleans()), min_size=2, max_size=10)
+Drawn = Sequence[tuple[dict[str, dict[str, Any]], bool]]
+"""The batches of a ledger: the rows by source, and whether the clock was set back."""
 
 
-def batches_of(batches: Sequence[tuple[dict[str, dict[str, Any]], bool]]) -> list[Batch]:
+def random_batches(rng: random.Random) -> Drawn:
+    """Random batches, of the values in `ROWS`."""
+
+    def row() -> dict[str, Any]:
+        return {
+            "kind": rng.choice(KINDS),
+            "rise": rng.choice([None, rng.randrange(10)]),
+            "accepted": rng.randrange(4),
+            "quarantined": rng.randrange(2),
+            "first": rng.randint(-9, 99),
+        }
+
+    names = [rng.sample(SOURCES, rng.randint(1, len(SOURCES))) for _ in range(rng.randint(3, 10))]
+    return [({name: row() for name in of_batch}, rng.random() < 0.3) for of_batch in names]
+
+
+def batches_of(batches: Drawn) -> list[Batch]:
     found, last = list[Batch](), dict[str, SourceBatch]()
     for seq, (rows, is_set_back) in enumerate(batches, 1):
         batch = list[SourceBatch]()
@@ -167,34 +187,47 @@ def answers_of(ledger: Ledger, upto: int) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("examples", [50, pytest.param(300, marks=pytest.mark.soak)])
-def test_a_summary_changes_no_answer_about_later_batches(examples: int) -> None:
+def test_a_summary_changes_no_answer_about_later_batches() -> None:
     """A ledger is summarized twice: the second summary replaces the first one, and equals a summary of all batches."""
+    rng, seen = random.Random(7), Counter[str]()
+    for _ in range(20):
+        drawn = random_batches(rng)
+        seen.update(check_summaries(drawn, *rng.sample(range(1, len(drawn) + 1), 2)))
+    assert {*seen} == {"summarized twice", "batches after the summary", "late results"}
+    assert min(seen.values()) >= 3, seen
 
-    @settings(max_examples=example_count(examples))
-    @given(BATCHES, st.integers(1, 10), st.integers(1, 10))
-    def check(drawn: Any, first: int, second: int) -> None:
-        clock, batches = Clock(20 * STEP), batches_of(drawn)
-        first, second = sorted((min(first, len(batches)), min(second, len(batches))))
-        cut = min(second + 1, len(batches))  # the last batches are committed after the summaries
-        whole, kept, once, twice = (memory_ledger(some, clock) for some in (batches, batches[:cut], batches, batches))
-        summarize(kept, first)
-        summarize(twice, first)
-        if summarize(reopened(twice, clock), second):
-            summarize(once, second)
-            summarized_twice, summarized_once = reopened(twice, clock), reopened(once, clock)
-            assert summarized_twice.newest_rows() == summarized_once.newest_rows()
-            for name in SOURCES:
-                assert summarized_twice.offsets_in_order(name) == summarized_once.offsets_in_order(name)
-        summarize(kept, second)
-        if batches[cut:]:
-            kept.commit(batches[cut:])
-        expected = answers_of(whole, second)
-        assert answers_of(kept, second) == expected
-        assert answers_of(reopened(kept, clock), second) == expected
-        assert answers_of(LedgerSnapshot.of(kept), second) == {key: of for key, of in expected.items() if key not in ("new", "ends")}
 
-    check()
+@pytest.mark.soak
+@settings(max_examples=300)
+@given(BATCHES, st.integers(1, 10), st.integers(1, 10))
+def test_in_many_examples_a_summary_changes_no_answer(drawn: Drawn, first: int, second: int) -> None:
+    check_summaries(drawn, first, second)
+
+
+def check_summaries(drawn: Drawn, first: int, second: int) -> set[str]:
+    """Check a ledger that is summarized up to two batches; returns the cases that it has."""
+    clock, batches, seen = Clock(20 * STEP), batches_of(drawn), set[str]()
+    first, second = sorted((min(first, len(batches)), min(second, len(batches))))
+    cut = min(second + 1, len(batches))  # the last batches are committed after the summaries
+    whole, kept, once, twice = (memory_ledger(some, clock) for some in (batches, batches[:cut], batches, batches))
+    summarize(kept, first)
+    is_summarized = summarize(twice, first)
+    if summarize(reopened(twice, clock), second):
+        summarize(once, second)
+        summarized_twice, summarized_once = reopened(twice, clock), reopened(once, clock)
+        assert summarized_twice.newest_rows() == summarized_once.newest_rows()
+        for name in SOURCES:
+            assert summarized_twice.offsets_in_order(name) == summarized_once.offsets_in_order(name)
+        seen |= {"summarized twice"} if is_summarized and first < second else set()
+    if summarize(kept, second) and batches[cut:]:
+        seen.add("batches after the summary")
+    if batches[cut:]:
+        kept.commit(batches[cut:])
+    expected = answers_of(whole, second)
+    assert answers_of(kept, second) == expected
+    assert answers_of(reopened(kept, clock), second) == expected
+    assert answers_of(LedgerSnapshot.of(kept), second) == {key: of for key, of in expected.items() if key not in ("new", "ends")}
+    return seen | ({"late results"} if expected["late"] else set())
 
 
 BOTH = [(source_batch("l", n, watermark=n, accepted=1, rows_read=1), source_batch("r", n, watermark=n)) for n in range(1, 7)]
