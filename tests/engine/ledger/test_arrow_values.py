@@ -52,7 +52,10 @@ def test_a_number_that_its_type_cannot_hold_is_an_error(value: int) -> None:
 def test_a_status_loads_no_pandas(tmp_path: Path) -> None:
     """Loading it takes longer than everything that the status reads."""
     make(tmp_path, 50)
-    code = "import sys; from platform_defs.cli.main import main; sys.argv[1:] = ['status']; main(); assert 'pandas' not in sys.modules"
+    code = (
+        "import gc; gc.disable(); import os, sys; from platform_defs.cli.main import main; sys.argv[1:] = ['status']; main(); "
+        "assert 'pandas' not in sys.modules; sys.stdout.flush(); os._exit(0)"  # collecting and freeing objects takes time
+    )
     environment = {**os.environ, "TIDEMARK_LAKE": str(tmp_path)}
     done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
