@@ -4,6 +4,7 @@ import random
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 
 import pytest
 from hypothesis import given, settings
@@ -271,8 +272,23 @@ class _Model:
 ROWS_BY_SOURCE = st.lists(st.dictionaries(st.sampled_from("lrx"), st.none() | st.just("idle") | st.integers(-9, 9)), max_size=12)
 
 
+def test_timelines_equal_the_formulas_and_are_extended_incrementally() -> None:
+    rng, seen = random.Random(5), set[str]()
+    for _ in range(example_count(50)):
+        rows = [{name: rng.choice([None, "idle", rng.randint(-9, 9)]) for name in rng.sample("lrx", rng.randrange(4))} for _ in range(12)]
+        seen |= check_timelines(rows[: rng.randrange(13)], rng.randrange(13))
+    assert seen == {"idle before active", "extended", "no watermark"}
+
+
+@pytest.mark.soak
+@settings(max_examples=1_000)
 @given(ROWS_BY_SOURCE, st.integers(0, 12))
-def test_timelines_equal_the_formulas_and_are_extended_incrementally(rows: list[dict[str, int | str | None]], cut: int) -> None:
+def test_in_many_examples_timelines_equal_the_formulas(rows: list[dict[str, int | str | None]], cut: int) -> None:
+    check_timelines(rows, cut)
+
+
+def check_timelines(rows: list[dict[str, int | str | None]], cut: int) -> set[str]:
+    """Compare the timelines of batches, of which the first ones were known before; returns the cases that they contain."""
     batches = list(watermark_batches(*[row or {"x": 0} for row in rows]))
     cut, head = min(cut, len(batches)), len(batches)
     model, history = _Model(batches), History.of(batches)
@@ -287,6 +303,12 @@ def test_timelines_equal_the_formulas_and_are_extended_incrementally(rows: list[
     assert operator == of_operator([found["l"], found["r"]])
     assert list(operator.after) == model.of_operator("lr")
     assert delay_timeline(operator, 3, delay_timeline(before, 3)) == delay_timeline(operator, 3)
+    cases = {
+        "idle before active": any(before and not after for name in "lr" for before, after in pairwise(found[name].idle)),
+        "extended": 0 < cut < head and operator != before,
+        "no watermark": head > 0 and operator.after[-1] is None,
+    }
+    return {case for case, is_seen in cases.items() if is_seen}
 
 
 def test_an_input_with_more_batches_is_used_up_to_the_same_batch_as_the_others() -> None:
