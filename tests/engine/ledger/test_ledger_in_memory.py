@@ -1,5 +1,7 @@
 """The ledger's logic on an in-memory store: one order of batches, checks of their consistency, and refused second writers."""
 
+import random
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -74,9 +76,30 @@ BATCHES = st.lists(
 )
 
 
-@settings(max_examples=example_count(60))
+def test_a_ledger_read_incrementally_equals_one_read_at_once() -> None:
+    """The ledger is read before its first commit, after some batches, and after all of them."""
+    rng, cuts = random.Random(2), set[str]()
+    for _ in range(example_count(30)):
+        batches = [
+            {name: (rng.randrange(10), rng.random() < 0.5, rng.randrange(6)) for name in rng.sample("lrx", rng.randint(1, 3))}
+            for _ in range(rng.randrange(9))
+        ]
+        cut = rng.randrange(10)
+        check_incremental_read(batches, cut)
+        cuts.add("all at once" if cut == 0 or cut >= len(batches) else "in two parts")
+    assert cuts == {"all at once", "in two parts"}
+
+
+@pytest.mark.soak
+@settings(max_examples=1_000)
 @given(BATCHES, st.integers(0, 12))
-def test_a_ledger_read_incrementally_equals_one_read_at_once(batches: list[dict[str, tuple[int, bool, int]]], cut: int) -> None:
+def test_in_many_examples_a_ledger_read_incrementally_equals_one_read_at_once(
+    batches: list[dict[str, tuple[int, bool, int]]], cut: int
+) -> None:
+    check_incremental_read(batches, cut)
+
+
+def check_incremental_read(batches: list[dict[str, tuple[int, bool, int]]], cut: int) -> None:
     newest: dict[str, int] = {}
     written: list[Batch] = []
     for seq, batch in enumerate(batches, 1):
