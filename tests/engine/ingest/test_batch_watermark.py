@@ -1,6 +1,7 @@
 """Custom watermark generators: SQL over a batch, and a Python object that gets the batch's statistics."""
 
 import random
+from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Any, cast
@@ -144,22 +145,25 @@ STRATEGIES: dict[Any, Callable[[list[int], list[int], list[int]], int | None]] =
 """The watermark by its definition: from the times of a batch with rows, those of all batches, and the watermarks before it."""
 
 
+@pytest.mark.parametrize("examples", [200, pytest.param(1_000, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("how", STRATEGIES, ids=str)
-def test_watermarks_equal_those_of_a_model(how: Any) -> None:
+def test_watermarks_equal_those_of_a_model(how: Any, examples: int) -> None:
     """Random streams, some batches without accepted rows. The watermark is the highest value so far."""
-    rng, contract = random.Random(6), source("l", watermark=how)
-    for case in range(example_count(1_000)):
-        last, seen, marks = None, list[int](), list[int]()
+    rng, contract, cases = random.Random(6), source("l", watermark=how), Counter[str]()
+    for case in range(example_count(examples)):
+        last, known, marks = None, list[int](), list[int]()
         for _ in range(rng.randrange(8)):
             times = [rng.randrange(-50, 50) for _ in range(rng.randrange(4))]
-            seen += times
+            known += times
             of_batch = {"first": min(times, default=None), "last": max(times, default=None), "watermark": min(times, default=None)}
             mean = sum(times) / len(times) if times else None
             watermark = _after_batch(contract, replace(COUNTS, good=len(times), mean=mean, **of_batch), last)
-            expected = STRATEGIES[how](times, seen, marks) if times else None
+            expected = STRATEGIES[how](times, known, marks) if times else None
+            cases["with rows" if times else "without rows"] += 1
             marks += [] if expected is None else [expected]
             assert watermark == max(marks, default=None), case
-            last = replace(LAST, watermark=watermark, max_event_time=max(seen, default=None))
+            last = replace(LAST, watermark=watermark, max_event_time=max(known, default=None))
+    assert min(cases["with rows"], cases["without rows"]) >= example_count(examples) // 2
 
 
 def test_a_stream_with_generators(make_engine: MakeEngine) -> None:

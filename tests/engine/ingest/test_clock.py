@@ -1,6 +1,7 @@
 """Processing time as a clock: every batch moves the watermark of such a source, also without rows. No test needs Spark."""
 
 import random
+from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 from types import SimpleNamespace
@@ -131,13 +132,15 @@ def test_the_clock_goes_on_until_a_key_has_expired(tmp_path: Path, clock: Clock)
     assert batches.record_idle_sources() is None, "the key has expired"
 
 
-def test_the_clock_moves_by_steps_until_every_result_is_final() -> None:
+@pytest.mark.parametrize("examples", [250, pytest.param(1_000, marks=pytest.mark.soak)])
+def test_the_clock_moves_by_steps_until_every_result_is_final(examples: int) -> None:
     """In random cases, results of some tables are pending, for a row of another source that may be ahead of the clock."""
-    rng = random.Random(9)
-    for case in range(example_count(1_000)):
+    rng, seen = random.Random(9), Counter[str]()
+    for case in range(example_count(examples)):
         contract = _contract(watermark=BoundedOutOfOrderness(rng.choice(["0 ms", "10 s", "5 minutes"])))
         waits = [Wait(frozenset("cs"), rng.randrange(rng.choice([MINUTE, HOUR, 48 * HOUR]))) for _ in range(rng.randint(1, 3))]
         newest, now = NOON + rng.randrange(-HOUR, 3 * HOUR), NOON
+        seen.update([f"{len(waits)} tables", "ahead of the clock" if newest > NOON + HOUR else "near the clock"])
         last = {"s": SourceBatch(seq=1, kind="rows", ingested_at=now, source="s", watermark=now, max_event_time=newest)}
         ledger: Any = SimpleNamespace(newest_rows=lambda last=last: last)
         final_at = [newest + wait.longest for wait in waits]
@@ -157,6 +160,8 @@ def test_the_clock_moves_by_steps_until_every_result_is_final() -> None:
             assert all(watermark >= at for at in final_at if target >= at), case
         assert watermark is not None
         assert watermark >= max(final_at), case
+    assert len(seen) == 5
+    assert min(seen.values()) >= example_count(examples) // 5
 
 
 def test_a_sensor_sees_that_results_wait_for_the_clock(engine: Engine, clock: Clock) -> None:
