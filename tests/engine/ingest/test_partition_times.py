@@ -1,6 +1,7 @@
 """The watermark of a source with several Kafka partitions."""
 
 import random
+from collections import Counter
 from typing import Any, cast
 
 import pytest
@@ -131,11 +132,13 @@ def _lowest_by_model(batches, now, idle_ms):
     return min((max(time for time, _ in times) for times in active), default=None)
 
 
-def test_the_lowest_time_equals_that_of_a_model():
+@pytest.mark.parametrize("examples", [250, pytest.param(1_000, marks=pytest.mark.soak)])
+def test_the_lowest_time_equals_that_of_a_model(examples: int):
     """In random cases, topics of several partitions are created again, fall silent and return; each state is recorded and read."""
-    rng = random.Random(5)
-    for case in range(example_count(1_000)):
+    rng, seen = random.Random(5), Counter[str]()
+    for case in range(example_count(examples)):
         times, batches, now, idle_ms, ids = PartitionTimes({}), [], 0, rng.choice([None, 0, 300, 1_000]), {"orders": 1, "payments": 1}
+        was_silent = False
         for _ in range(rng.randrange(1, 12)):
             now += rng.randrange(400)
             topic = rng.choice([*ids])
@@ -146,3 +149,9 @@ def test_the_lowest_time_equals_that_of_a_model():
             times = PartitionTimes.read(times.recorded).after({partition.path: time for partition, time in newest.items()}, now)
             for later in (now, now + 300, now + 301):
                 assert times.lowest(later, idle_ms) == _lowest_by_model(batches, later, idle_ms), case
+            is_silent = times.lowest(now, idle_ms) != times.lowest(now, None)
+            seen["silent"] += is_silent
+            seen["active again"] += was_silent and not is_silent
+            was_silent = is_silent
+        seen["created again"] += max(ids.values()) > 1
+    assert min(seen[name] for name in ("silent", "active again", "created again")) > example_count(examples) // 10, seen
