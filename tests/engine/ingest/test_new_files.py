@@ -1,9 +1,11 @@
 """New files are found at a cost that does not grow with the number of files that ever landed. Without Spark."""
 
 import os
+import random
 import shutil
 from collections.abc import Callable
 from dataclasses import replace
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -20,7 +22,6 @@ from platform_defs.engine.ingest.s3_files import S3FileFinder
 from platform_defs.engine.ledger.ledger import Ledger
 from tests.engine.source_batches import source_batch
 from tests.support.clock import Clock
-from tests.support.example_counts import example_count
 from tests.support.file_walk import landed_files
 from tests.support.memory_ledger import memory_ledger
 
@@ -191,14 +192,7 @@ def test_an_unlistable_folder_is_named_and_does_not_affect_the_others(folder: La
     assert folder.finder.unlisted == {}
 
 
-ACTIONS = st.lists(
-    st.tuples(
-        st.sampled_from(("land", "land", "land", "change", "delete", "ingest", "ingest", "refuse", "list")),
-        st.integers(0, 2),
-        st.integers(0, 3),
-    ),
-    max_size=20,
-)
+ACTIONS = ("land", "land", "land", "change", "delete", "ingest", "ingest", "refuse", "list")
 
 
 @pytest.fixture
@@ -208,11 +202,27 @@ def _few_second_looks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("_few_second_looks")
-@settings(max_examples=example_count(60), suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(ACTIONS)
-def test_the_finder_finds_exactly_the_files_of_a_walk(
+def test_the_finder_finds_exactly_the_files_of_a_walk(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """After random actions, of which each follows each other one."""
+    rng, seen = random.Random(3), set[tuple[str, str]]()
+    for _ in range(20):
+        actions = [(rng.choice(ACTIONS), rng.randrange(3), rng.randrange(4)) for _ in range(20)]
+        seen |= {(before, action) for (before, *_), (action, *_) in pairwise(actions)}
+        check_finder(tmp_path_factory, actions)
+    assert len(seen) == len({*ACTIONS}) ** 2
+
+
+@pytest.mark.soak
+@pytest.mark.usefixtures("_few_second_looks")
+@settings(max_examples=500, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(st.sampled_from(ACTIONS), st.integers(0, 2), st.integers(0, 3)), max_size=20))
+def test_in_many_examples_the_finder_finds_exactly_the_files_of_a_walk(
     tmp_path_factory: pytest.TempPathFactory, actions: list[tuple[str, int, int]]
 ) -> None:
+    check_finder(tmp_path_factory, actions)
+
+
+def check_finder(tmp_path_factory: pytest.TempPathFactory, actions: list[tuple[str, int, int]]) -> None:
     folder, size = LandingFolder(tmp_path_factory.mktemp("landing") / "l"), 1
     for action, subfolder, number in actions:
         path, size = folder.path / f"{subfolder}/{number}.jsonl", size + 1
@@ -236,8 +246,8 @@ def test_the_finder_finds_exactly_the_files_of_a_walk(
 def test_the_cost_of_a_listing_grows_with_new_files_only(folder: LandingFolder, monkeypatch: pytest.MonkeyPatch) -> None:
     """Even with many known files in many folders, a listing checks only a few of them."""
     monkeypatch.setattr(local_files, "SECOND_LOOKS", 10)
-    for n in range(1_000):
-        folder.land(f"{n // 100}/{n}.jsonl")
+    for n in range(200):
+        folder.land(f"{n // 20}/{n}.jsonl")
     folder.ingest()
     folder.list_new()
     checked, listed = list[str](), list[str]()
