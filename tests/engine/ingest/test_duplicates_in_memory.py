@@ -2,12 +2,13 @@
 
 import json
 import random
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
 import pyarrow as pa
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -24,6 +25,7 @@ from platform_defs.engine.lake.arrow_rows import arrow_rows
 from platform_defs.engine.lake.small_queries import MOST_FETCHED_ROWS, materialize
 from tests.conftest import MakeEngine
 from tests.operators.frames import frame_of
+from tests.support.example_counts import example_count
 from tests.support.small_sources import START, Event, iso, join, land, replay, source
 
 HORIZON = 3
@@ -60,13 +62,33 @@ def _by_the_rule(new: Rows, arrivals: Sequence[int], logged: Rows) -> set[int]:
     return repeated
 
 
+def test_a_row_near_an_ingested_row_of_its_key_is_a_duplicate() -> None:
+    rng, is_duplicate, has_null_key = random.Random(8), Counter[bool](), Counter[bool]()
+    for _ in range(example_count(60)):
+        new, logged = (
+            [((rng.choice(["a", "b", None]), rng.choice([1, 2, None])), rng.randint(-5, 20)) for _ in range(rng.randrange(26))]
+            for _ in range(2)
+        )
+        found = check_duplicates(new, logged, rng.sample(range(0, 7 * len(new), 7), len(new)))
+        is_duplicate += Counter({True: len(found), False: len(new) - len(found)})
+        has_null_key.update(None in key for key, _ in new)
+    assert min(*is_duplicate.values(), *has_null_key.values()) > example_count(60), "a few rows of each kind in each example"
+
+
+@pytest.mark.soak
+@settings(max_examples=1_000)
 @given(new=_ROWS, logged=_ROWS, data=st.data())
-def test_a_row_near_an_ingested_row_of_its_key_is_a_duplicate(new: Rows, logged: Rows, data: st.DataObject) -> None:
-    arrivals = data.draw(st.permutations([7 * n for n in range(len(new))]))
+def test_in_many_examples_a_row_near_an_ingested_row_of_its_key_is_a_duplicate(new: Rows, logged: Rows, data: st.DataObject) -> None:
+    check_duplicates(new, logged, data.draw(st.permutations([7 * n for n in range(len(new))])))
+
+
+def check_duplicates(new: Rows, logged: Rows, arrivals: Sequence[int]) -> set[int]:
+    """Compare the duplicates with those by the rule; returns them."""
     found = duplicates_of_rows(_table(new, arrivals), _table(logged, None), ["k0", "k1"], HORIZON)
     assert found is not None
     assert len(found) == len({*found})
     assert {*found} == _by_the_rule(new, arrivals, logged)
+    return {*found}
 
 
 @pytest.mark.parametrize("rows", [300, MOST_FETCHED_ROWS], ids=["a small query", "two queries"])
