@@ -112,8 +112,8 @@ def test_batch_times_increase_even_if_the_clock_is_set_back(tmp_path: Path) -> N
 
 
 def test_a_long_ledger_has_few_files_and_is_read_incrementally(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The files are compacted after 16 and after 31 batches; the other reader reads before the first compaction and before the second."""
-    monkeypatch.setattr(ledger_store, "MANY_FILES", 16)
+    """The files are compacted after 6 and after 11 batches; the other reader reads before the first compaction and before the second."""
+    monkeypatch.setattr(ledger_store, "MANY_FILES", 6)
     lake, ledger, other = Lake(str(tmp_path / "lake")), _ledger(tmp_path), _ledger(tmp_path)
     read: list[int] = []
     rows = DeltaLedgerStore.rows
@@ -125,18 +125,18 @@ def test_a_long_ledger_has_few_files_and_is_read_incrementally(tmp_path: Path, m
         return iter(found)
 
     monkeypatch.setattr(DeltaLedgerStore, "rows", counted)
-    for seq in range(1, 36):
+    for seq in range(1, 15):
         ledger.commit([(source_batch("l", seq, offsets=(f"l{seq}",)), source_batch("r", seq))])
         assert ledger.head == seq
-        if seq in (12, 24):
+        if seq in (4, 8):
             assert other.batches() == ledger.batches()
-    assert max(read) == 24, "another reader reads only the batches since its last read"
-    assert sum(read) == 2 * 35 + 2 * 24 + 3 * 2, "each reader reads every row once, and the newest rows again if they are in several files"
+    assert max(read) == 8, "another reader reads only the batches since its last read"
+    assert sum(read) == 2 * 14 + 2 * 8 + 3 * 2, "each reader reads every row once, and the newest rows again if they are in several files"
     batches = _ledger(tmp_path).batches()
-    assert [(s.source, s.seq) for e in batches for s in e] == [(n, seq) for seq in range(1, 36) for n in ("l", "r")]
+    assert [(s.source, s.seq) for e in batches for s in e] == [(n, seq) for seq in range(1, 15) for n in ("l", "r")]
     assert batches == ledger.batches()
-    assert ledger.offsets("l") == {f"l{seq}" for seq in range(1, 36)}
-    assert len(lake.delta(TABLE).file_uris()) < 16  # pyright: ignore[reportOptionalMemberAccess]
+    assert ledger.offsets("l") == {f"l{seq}" for seq in range(1, 15)}
+    assert len(lake.delta(TABLE).file_uris()) < 6  # pyright: ignore[reportOptionalMemberAccess]
 
 
 def test_a_recreated_ledger_is_read_from_its_start(tmp_path: Path) -> None:
