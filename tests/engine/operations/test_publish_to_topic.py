@@ -135,13 +135,10 @@ def test_each_step_is_published_once_and_only_new_steps_later(engine: Engine, tm
 KILLS = [
     ("kafka.before_write", 1, 0),
     ("kafka.after_write", 1, 2),
-    ("kafka.after_commit", 1, 4),
-    ("kafka.before_write", 2, 5),
-    ("kafka.after_write", 1, 7),
-    ("kafka.after_commit", 1, 9),
+    ("kafka.after_commit", 2, 5),
 ]
 """For each of several publishes in turn: the point at which it is killed, the pass of the point, and the number of records that the topic
-then has. Only a step that was written and not committed is written again."""
+then has. Only a step that was written and not committed is written again. `test_topic.py` kills a publish in each step."""
 
 
 def test_a_kill_repeats_at_most_records_with_the_same_key_step_and_value(engine: Engine, kafka: Kafka):
@@ -152,8 +149,9 @@ def test_a_kill_repeats_at_most_records_with_the_same_key_step_and_value(engine:
         run_and_die(lambda: engine.views.publish_to_topic("top"), at, nth)
         assert len(kafka.read(topic)) == written, (at, nth)
     done = engine.views.publish_to_topic("top")
-    assert (done.step, done.records) == (3, 0)
+    assert (done.step, done.records) == (3, 2)
     records = kafka.read(topic)
+    assert len(records) == 7
     distinct = {(r.key, r.headers[STEP], r.value) for r in records}
     assert len({(key, step) for key, step, _ in distinct}) == len(distinct) == 5
     assert _same(_newest(records), _table(engine, "top"))
@@ -200,14 +198,11 @@ def test_a_topic_that_is_deleted_and_created_again_gets_all_steps(engine: Engine
     assert engine.views.publish_to_topic("top").records == 5
 
 
-def test_a_topic_of_another_table_or_program_is_refused(engine: Engine, kafka: Kafka):
+def test_a_topic_of_another_table_is_refused(engine: Engine, kafka: Kafka):
     topic = kafka.create("taken", 1)
     _with_sink(engine, "top", kafka, topic).views.publish_to_topic("top")
     with pytest.raises(SinkError, match=r"'taken' has the steps of a table with the id .*, and the id of sums is .* to a new topic"):
         _with_sink(engine, "sums", kafka, topic).views.publish_to_topic("sums")
-    kafka.produce(topic, [Record(b"k", b"v")])
-    with pytest.raises(SinkError, match=r"partition 0 of the topic 'taken' has no header 'tidemark\.step', so another"):
-        _with_sink(engine, "top", kafka, topic).views.publish_to_topic("top")
 
 
 def test_one_process_at_a_time_publishes(engine: Engine, make_engine: MakeEngine, kafka: Kafka):
@@ -297,10 +292,3 @@ def test_avro_records_can_be_read_with_the_schema_of_the_table(engine: Engine, k
     schema = json.dumps({"type": "record", "name": "topLevelRecord", "fields": [{"name": "k", "type": ["string", "null"]}]})
     rows = engine.spark.createDataFrame(pa.table({"key": [r.key for r in kafka.read(topic)]}))
     assert {row.k for row in rows.select(from_avro("key", schema).alias("x")).select("x.k").collect()} == {"a", "b", "c"}
-
-
-def test_a_broker_that_is_away_is_an_error_with_the_topic(engine: Engine, kafka: Kafka):
-    options = {"kafka.bootstrap.servers": "127.0.0.1:9", "kafka.default.api.timeout.ms": "500", "kafka.request.timeout.ms": "400"}
-    away = replace(engine, sinks={"top": Sink(topic="x", options=options)})
-    with pytest.raises(SinkError, match=r"the topic 'x' cannot be used: .*Check the options `kafka"):
-        away.views.publish_to_topic("top")
