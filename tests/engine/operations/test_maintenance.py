@@ -152,11 +152,11 @@ def test_spark_compacts_only_tables_that_are_too_large_for_one_merge(
 
 
 def test_deletion_vectors_are_kept_after_the_retention(make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(reads, "SMALL_BYTES", 0)  # only large tables have deletion vectors
     engine = make_engine([source("l")], [TOTAL])
     for part, keys in enumerate(("abcdefgh", "a")):
         replay(engine, [{"l": [Event(k, 1 + part, part * HOUR) for k in keys]}])
         engine.advance("total")
+        monkeypatch.setattr(reads, "SMALL_BYTES", 0)  # only large tables have deletion vectors
     folder, before = Path(engine.lake.path("total")), rows_of(engine.views.table("total"))
     stale = folder / "part-of-a-killed-writer.parquet"
     stale.write_bytes(b"left behind")
