@@ -64,8 +64,8 @@ class _FilesRead:
         return self._read(spark, delta, path, within, **how)
 
 
-HOURS = [range(2), *(range(hour, hour + 1) for hour in range(2, 6))]
-"""The hours of each batch. The first batch has two, so that the files of the first hours leave the state after fewer steps."""
+HOURS = [range(2), range(2, 4), range(4, 5), range(5, 6)]
+"""The hours of each batch. The first two have two each, so that the files of the first hours leave the state after fewer steps."""
 MEASURED = 3, 5
 """The hours after which the state is measured."""
 
