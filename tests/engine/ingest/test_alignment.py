@@ -185,11 +185,12 @@ def _contracts(groups: Sequence[Group]) -> dict[str, SourceContract]:
     return {contract.name: contract for contract in found}
 
 
-def test_sources_keep_within_their_drift_and_every_file_is_read(clock: Clock) -> None:
+@pytest.mark.parametrize("examples", [300, pytest.param(1_000, marks=pytest.mark.soak)])
+def test_sources_keep_within_their_drift_and_every_file_is_read(clock: Clock, examples: int) -> None:
     rng = random.Random(21)
     groups = [
         Group([[rng.randrange(21) for _ in range(rng.randrange(9))] for _ in range(3)], rng.randrange(9))
-        for _ in range(example_count(1_000))
+        for _ in range(example_count(examples))
     ]
     assert _count_waits(Stream(_contracts(groups), clock, NewestRows(clock)), groups) > len(groups)
 
@@ -253,29 +254,29 @@ def _check_look(last: Mapping[str, SourceBatch | None], ready: Collection[str], 
 
 
 def test_a_backlog_of_one_source_is_read_no_faster_than_the_other(make_engine: MakeEngine, clock: Clock) -> None:
-    """`l` has seven days of files, and `r` sends a day at a time. The result equals that of sources that are not aligned."""
+    """`l` has five days of files, and `r` sends a day at a time. The result equals that of sources that are not aligned."""
     aligned = [source(n, alignment=Alignment("orders", "1 day"), idle_timeout="1 hour") for n in ("l", "r")]
     engine = make_engine(aligned, [join()])
-    for day in range(7):
+    for day in range(5):
         land(engine, "l", f"{day:02}.jsonl", [Event("a", day, day * DAY).line])
     newest: list[tuple[int | None, int | None]] = []
-    for day in range(3):
+    for day in range(2):
         land(engine, "r", f"{day:02}.jsonl", [Event("a", 100 + day, day * DAY + 1).line])
         engine.ingest()
         engine.advance("pairs")
         newest.append((_newest_day(engine, "l"), _newest_day(engine, "r")))
-    assert newest == [(2, 0), (3, 1), (4, 2)], "one file more than the drift"
+    assert newest == [(2, 0), (3, 1)], "one file more than the drift"
     assert waiting_input(engine).subject is None
     assert engine.ingest() == []
     clock.pass_ms(2 * HOUR)
     [idle] = engine.ingest()
     assert [(row.source, row.idle) for row in idle] == [("r", True)]
     engine.ingest()
-    assert _newest_day(engine, "l") == 6, "an idle source holds back nobody"
+    assert _newest_day(engine, "l") == 4, "an idle source holds back nobody"
     engine.drain()
     engine.advance("pairs")
     pairs = [(v, w) for v, w in rows_of(engine.views.table("pairs"), "left_v", "right_v") if v is not None and w is not None]
-    assert pairs == [(day, 100 + day) for day in range(3)]
+    assert pairs == [(day, 100 + day) for day in range(2)]
     assert law_violations(engine) == set()
 
 
