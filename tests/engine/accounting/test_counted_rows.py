@@ -7,7 +7,7 @@ from pyspark.sql import Column
 from assets.contracts import DerivedAsset
 from operators import Sliding, Tumbling, WindowedAggregate
 from tests.conftest import MakeEngine
-from tests.support.small_sources import HOUR, MINUTE, Event, land, rows_of, source
+from tests.support.small_sources import HOUR, MINUTE, Event, replay, rows_of, source
 
 
 @dataclass(frozen=True)
@@ -21,9 +21,8 @@ class _Strict(WindowedAggregate):
 def test_a_row_whose_lateness_is_null_is_read(make_engine: MakeEngine) -> None:
     count = _Strict(by="k", window=Tumbling(size="1 hour"), aggregates={"n": "count(*)"})
     engine = make_engine([source("s")], [DerivedAsset(name="t", inputs=("s",), operator=count)])
-    for n, events in enumerate([[Event("x", 1, 0), Event("x", 2, 30 * MINUTE)], [Event("x", 3, 20 * MINUTE), Event("x", 4, 2 * HOUR)]]):
-        land(engine, "s", f"{n}.jsonl", [event.line for event in events])
-        engine.ingest()
+    batches = [[Event("x", 1, 0), Event("x", 2, 30 * MINUTE)], [Event("x", 3, 20 * MINUTE), Event("x", 4, 2 * HOUR)]]
+    replay(engine, [{"s": events} for events in batches])
     list(engine.advance("t"))
     assert rows_of(engine.views.table("t"), "k", "n") == [("x", 2)]
     [account] = engine.accounts.days("t")
@@ -34,8 +33,7 @@ def test_a_row_whose_lateness_is_null_is_read(make_engine: MakeEngine) -> None:
 def test_a_row_between_windows_is_unmatched_before_and_after_the_first_step(make_engine: MakeEngine) -> None:
     count = WindowedAggregate(by="k", window=Sliding(size="10 minutes", slide="1 hour"), aggregates={"n": "count(*)"})
     engine = make_engine([source("s")], [DerivedAsset(name="t", inputs=("s",), operator=count)])
-    land(engine, "s", "0.jsonl", [Event("x", n, n * 15 * MINUTE).line for n in range(9)])
-    engine.ingest()
+    replay(engine, [{"s": [Event("x", n, n * 15 * MINUTE) for n in range(9)]}])
     [account] = engine.accounts.days("t")
     assert (account.accepted, account.matched, account.unmatched, account.pending, account.holds) == (9, 0, 6, 3, True)
     list(engine.advance("t"))

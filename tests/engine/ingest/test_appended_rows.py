@@ -83,7 +83,7 @@ def test_a_small_batch_is_one_job_for_each_source(make_engine: MakeEngine, spark
     """The job reads, validates and counts the rows of a source. Duplicates are found in memory."""
     monkeypatch.setattr(Ingest, "_in_parallel", lambda _, work, names: [work(name) for name in names])  # jobs are counted by thread
     engine = make_engine([source("l", unique_key=("k",)), source("r")], [join()])
-    for batch in range(3):
+    for batch in range(2):
         lines = [Event(f"{batch}{n}", n, batch * MINUTE).line for n in range(4)]
         for name in ("l", "r"):
             land(engine, name, f"{batch}.jsonl", [*lines, lines[0], Event("x", 7, MINUTE).line, '{"k": "without a time"}'])
@@ -93,7 +93,7 @@ def test_a_small_batch_is_one_job_for_each_source(make_engine: MakeEngine, spark
         counts = {row.source: (row.accepted, row.duplicate, row.quarantined) for row in ingested}
         assert counts == {"l": (6 - repeated, repeated, 1), "r": (6, 0, 1)}
         assert len(jobs) == 2
-    assert small_queries.count(read_log(engine.workspace, "l", 3)) == 5 + 4 + 4
+    assert small_queries.count(read_log(engine.workspace, "l", 2)) == 5 + 4
 
 
 def test_the_log_of_a_large_batch_has_differences_of_times(make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -30,8 +30,6 @@ def test_no_operation_changes_or_deletes_an_input_file_and_a_hard_link_is_a_file
     counts = {row.source: (row.accepted, row.quarantined) for batch in engine.ingest() for row in batch}
     assert counts == {"l": (2, 5), "r": (1, 0)}, "the rows of a file with two names are ingested once for each name"
     assert len(engine.ingestion.quarantine.retry("l", ["torn.jsonl.gz"])) == 1
-    engine.ingest()
-    engine.advance("pairs")
     assert [released.rows for released in engine.ingestion.quarantine.release("l", reasons=["rule: v is not 50"])] == [2]
     engine.ingest()
     engine.drain()

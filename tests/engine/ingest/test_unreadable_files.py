@@ -39,6 +39,12 @@ def _patient(engine: Engine, sleep: Callable[[float], None]) -> Engine:
     return engine
 
 
+def _impatient(engine: Engine) -> Engine:
+    """Make an engine that tries to read a file only once in a micro-batch: each further try is a Spark job."""
+    engine.ingestion.__dict__["batches"] = replace(engine.ingestion.batches, retries=lambda: ReadRetries(()))
+    return engine
+
+
 def _keys(engine: Engine, name: str = "l") -> list[Any]:
     return [k for (k,) in rows_of(read_log(engine.workspace, name, engine.ledger.head), "k")]
 
@@ -75,13 +81,13 @@ def test_an_unreadable_file_is_skipped_and_named_by_every_run_until_it_can_be_re
     assert sorted(slept) == [1.0, 1.0, 5.0, 5.0]
 
     with pytest.raises(IngestError, match=r"1 file could not be read: .*ChecksumException"):
-        _patient(make_engine([source("l"), source("r")], []), slept.append).ingest()
+        _impatient(make_engine([source("l"), source("r")], [])).ingest()
     assert engine.ledger.head == 1
 
     checksum.unlink()
     land(engine, "r", "good.jsonl", [Event("c", 1, 0).line])
     with pytest.raises(UnreadError, match=r"^source 'r': 1 file could not be read: file:.*/r/only\.jsonl") as raised:
-        engine.ingest()
+        _impatient(engine).ingest()
     assert [s.accepted for e in raised.value.batches for s in e] == [1, 1]
     (Path(engine.folders["r"]) / ".only.jsonl.crc").unlink()
     assert [s.accepted for e in engine.ingest() for s in e] == [1]
@@ -94,7 +100,7 @@ class _Stop(Exception):
 
 
 def test_a_running_stream_skips_an_unreadable_file_and_reads_it_later(make_engine: MakeEngine, caplog: pytest.LogCaptureFixture) -> None:
-    engine = _patient(make_engine([source("l")], []), lambda _: None)
+    engine = _impatient(make_engine([source("l")], []))
     checksum = _land_unreadable(engine, "l", "b.jsonl")
     land(engine, "l", "a.jsonl", [Event("a", 1, 0).line])
     whole = gzip.compress(f"{Event('repaired', 1, 0).line}\n".encode())
@@ -130,7 +136,7 @@ def test_a_running_stream_skips_an_unreadable_file_and_reads_it_later(make_engin
 
 def test_a_running_stream_reads_a_rewritten_file_in_its_new_state(make_engine: MakeEngine) -> None:
     """Read in its old state it would be recorded so, and the next listing would take it for a file that changed after it was read."""
-    engine = _patient(make_engine([source("l")], []), lambda _: None)
+    engine = _impatient(make_engine([source("l")], []))
     checksum = _land_unreadable(engine, "l", "b.jsonl")
     deleted = _land_unreadable(engine, "l", "deleted.jsonl")
     waits = count()
