@@ -253,7 +253,7 @@ ACTIONS = ("rows", "drain", "idle", "other")
 def test_no_row_of_processing_time_is_ever_late(tmp_path_factory: pytest.TempPathFactory) -> None:
     """In random histories, in which each action follows each other one, with and without time between them."""
     rng, seen = random.Random(4), set[tuple[str, str, bool]]()
-    for _ in range(40):
+    for _ in range(25):
         actions = [(rng.choice(ACTIONS), rng.choice([0, rng.randrange(90_000)])) for _ in range(10)]
         seen |= {(before, action, passed > 0) for (before, _), (action, passed) in pairwise(actions)}
         _check_actions(tmp_path_factory.mktemp("clock"), actions)

@@ -190,11 +190,11 @@ def answers_of(ledger: Ledger, upto: int) -> dict[str, Any]:
 def test_a_summary_changes_no_answer_about_later_batches() -> None:
     """A ledger is summarized twice: the second summary replaces the first one, and equals a summary of all batches."""
     rng, seen = random.Random(7), Counter[str]()
-    for _ in range(20):
+    for _ in range(12):
         drawn = random_batches(rng)
         seen.update(check_summaries(drawn, *rng.sample(range(1, len(drawn) + 1), 2)))
     assert {*seen} == {"summarized twice", "batches after the summary", "late results"}
-    assert min(seen.values()) >= 3, seen
+    assert min(seen.values()) >= 2, seen
 
 
 @pytest.mark.soak
