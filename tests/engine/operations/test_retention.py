@@ -19,7 +19,7 @@ from assets.contracts import DerivedAsset, Shape
 from operators.errors import OperatorError
 from platform_defs.cli import status
 from platform_defs.engine import DayAccount, Engine, ProgressError
-from platform_defs.engine.inputs.stored_rows import read_log
+from platform_defs.engine.inputs.stored_rows import read_log, rows_by_batch
 from platform_defs.engine.lake.commits import RETENTION
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.operations.maintenance import Maintained
@@ -178,7 +178,8 @@ def test_a_kill_loses_no_row_and_no_total(engine: Engine, make_engine: MakeEngin
     before, described, after = accounts["pairs"], engine.pending.describe_progress("pairs"), engine
 
     def sizes(of: Engine) -> tuple[int, int, int]:
-        return len(logged(of, "l")), len(logged(of, "r")), of.ledger.history.summarized
+        in_l, in_r = (sum(rows_by_batch(of.workspace, name, of.ledger.head, 0).values()) for name in ("l", "r"))
+        return in_l, in_r, of.ledger.history.summarized
 
     for at, left in KILLS:
         run_and_die(after.maintain, at)
@@ -287,8 +288,11 @@ def test_files_of_batches_that_have_left_the_ledger_are_not_ingested_again(make_
     engine = replace(make_engine([of_l], [TOTAL]), lake_retention=LakeRetention(ledger=DAY))
     land(engine, "l", "broken.parquet", ["PAR1"])
     for day in range(4):
-        land(engine, "l", f"{day}.jsonl", ["{torn"] if day == 1 else [Event("a", 1, day * DAY).line])
-        engine.ingest()
+        if day < 2:  # the batches of these files leave the ledger
+            land(engine, "l", f"{day}.jsonl", ["{torn"] if day == 1 else [Event("a", 1, day * DAY).line])
+            engine.ingest()
+        else:
+            replay(engine, [{"l": [Event("a", 1, day * DAY)]}])
         engine.advance("total")
         clock.pass_ms(DAY)
     unread = engine.ingestion.quarantine.listed.files("l")
@@ -388,11 +392,11 @@ def test_with_a_watermark_beyond_all_events_retention_counts_from_the_newest_eve
     accounted(engine)
 
 
-def test_a_changelog_that_begins_with_steps_without_changes_is_kept(make_engine: MakeEngine, clock: Clock) -> None:
+def test_a_changelog_that_begins_with_a_step_without_changes_is_kept(make_engine: MakeEngine, clock: Clock) -> None:
     large = DerivedAsset(name="total", inputs=("l",), operator=RunningTotal(), shape=Shape(where="total > 2"))
     engine = replace(make_engine([source("l")], [large]), lake_retention=LakeRetention(changelogs=DAY))
-    for day in range(3):
-        replay(engine, [{"l": [Event("a", 1, day * HOUR)]}])
+    for day, keys in enumerate(("a", "aa")):
+        replay(engine, [{"l": [Event(key, 1, day * HOUR) for key in keys]}])
         engine.advance("total")
         clock.pass_ms(DAY)
         by_table(engine.maintain())
