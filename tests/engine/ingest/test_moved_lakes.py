@@ -130,7 +130,7 @@ def test_event_times_of_the_years_1_and_9999_are_ingested(make_engine: MakeEngin
     for name in "lr":
         land(engine, name, "1.jsonl", [json.dumps({"k": "a", "v": 1, "ts": times["l"]})])
     assert sum(s.accepted for s in engine.ingest()[0]) == 2
-    status = status_report.recounted_status(engine, ["pairs"])
+    status = status_report.recorded_status(engine, ["pairs"])
     assert status["sources"]["l"]["watermark"] == "0001-01-01 00:00:00.000Z"
     assert engine.pending.describe_progress("pairs")["watermark"] is not None
     engine.advance("pairs")
@@ -138,7 +138,7 @@ def test_event_times_of_the_years_1_and_9999_are_ingested(make_engine: MakeEngin
     engine.ingest()
     assert engine.pending.all_days() is None
     assert engine.drain() is not None
-    assert status_report.recounted_status(engine, ["pairs"])["sources"]["r"]["watermark"] == "9999-12-31 23:59:59.999Z"
+    assert status_report.recorded_status(engine, ["pairs"])["sources"]["r"]["watermark"] == "9999-12-31 23:59:59.999Z"
     assert engine.pending.all_days() is not None
     engine.advance("pairs")
     status = status_report.recounted_status(engine, ["pairs"])

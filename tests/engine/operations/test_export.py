@@ -23,6 +23,7 @@ from tests.conftest import MakeEngine
 from tests.support.bare_lake import bare_engine
 from tests.support.clock import NOON, Clock
 from tests.support.example_operators import RunningTotal
+from tests.support.json_rows import values_of
 from tests.support.small_sources import MINUTE, START, Event, replay, rows_of, source
 
 COUNT = WindowedAggregate(by="k", window=Tumbling(size="5 minutes"), aggregates={"n": "count(*)"}, early=EveryStep())
@@ -70,12 +71,12 @@ def test_a_table_is_shown_and_exported_in_its_present_state_an_earlier_one_and_w
         engine.advance("total")
     engine.advance("counts")
 
-    now, then = rows_of(engine.views.table("total")), View("total", as_of=NOON + MINUTE)
-    assert engine.views.export(View("total"), target) == {"folder": target, "rows": len(now)}
-    assert rows_of(engine.spark.read.format("delta").load(target)) == now
-    earlier = rows_of(engine.views.show(then))
-    assert now != earlier
-    assert earlier == rows_of(engine.views.show(View("total", event_times_to=START)))
+    then, exported = View("total", as_of=NOON + MINUTE), engine.views.export(View("total"), target)
+    frames = {"earlier": engine.views.show(then), "up to an event time": engine.views.show(View("total", event_times_to=START))}
+    rows = values_of({"now": engine.views.table("total"), "exported": engine.spark.read.format("delta").load(target), **frames})
+    now, earlier = rows["now"], rows["earlier"]
+    assert exported == {"folder": target, "rows": len(now)}
+    assert rows["exported"] == now != earlier == rows["up to an event time"]
     DeltaTable(target).alter.set_table_properties({"delta.deletedFileRetentionDuration": "interval 0 seconds"})
     first_files = {*DeltaTable(target).file_uris()}
     assert engine.views.export(then, target)["rows"] == len(earlier), "an export replaces the content of the folder"
