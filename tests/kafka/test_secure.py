@@ -41,30 +41,24 @@ for password, *arguments in json.loads(sys.argv[1]):
 """
 
 
-def _keytool(*arguments: str) -> None:
-    quick = ("-J-XX:TieredStopAtLevel=1", "-J-XX:+UseSerialGC")
-    command = [str(Path(find_java(), "bin", "keytool")), *quick, *arguments, "-storepass", STORE_PASSWORD, "-noprompt"]
-    subprocess.run(command, check=True, capture_output=True)
-
-
 @pytest.fixture
-def stores(tmp_path: Path) -> tuple[Path, Path]:
-    """A key store for the broker, and a trust store with its certificate."""
-    keys, trusted, certificate = tmp_path / "broker.p12", tmp_path / "truststore.jks", str(tmp_path / "broker.pem")
-    names = ("-dname", "CN=broker", "-ext", "SAN=ip:127.0.0.1,dns:localhost")
-    _keytool("-genkeypair", "-alias", "broker", "-keyalg", "EC", "-validity", "2", "-storetype", "PKCS12", "-keystore", str(keys), *names)
-    _keytool("-exportcert", "-rfc", "-alias", "broker", "-keystore", str(keys), "-file", certificate)
-    _keytool("-importcert", "-alias", "broker", "-storetype", "JKS", "-keystore", str(trusted), "-file", certificate)
-    return keys, trusted
+def store(tmp_path: Path) -> Path:
+    """The key store of the broker, which is also the trust store of its clients: Java trusts the certificate of a store's own key."""
+    file = tmp_path / "truststore.jks"
+    quick = ("-J-XX:TieredStopAtLevel=1", "-J-XX:+UseSerialGC", "-noprompt")
+    names = ("-alias", "broker", "-dname", "CN=broker", "-ext", "SAN=ip:127.0.0.1,dns:localhost", "-keyalg", "EC", "-validity", "2")
+    kept = ("-storetype", "JKS", "-keystore", str(file), "-storepass", STORE_PASSWORD, "-keypass", STORE_PASSWORD)
+    subprocess.run([str(Path(find_java(), "bin", "keytool")), *quick, "-genkeypair", *names, *kept], check=True, capture_output=True)
+    return file
 
 
-def _secured(folder: Path, keys: Path, port: int):
+def _secured(folder: Path, store: Path, port: int):
     listener = "listener.name.sasl_ssl"
     options = {
         "sasl.enabled.mechanisms": "SCRAM-SHA-512",
         f"{listener}.scram-sha-512.sasl.jaas.config": "org.apache.kafka.common.security.scram.ScramLoginModule required;",
-        f"{listener}.ssl.keystore.location": keys,
-        f"{listener}.ssl.keystore.type": "PKCS12",
+        f"{listener}.ssl.keystore.location": store,
+        f"{listener}.ssl.keystore.type": "JKS",
         f"{listener}.ssl.keystore.password": STORE_PASSWORD,
     }
     return running_broker(folder, listeners=[f"SASL_SSL://127.0.0.1:{port}"], **options)
@@ -90,11 +84,11 @@ def _documented(port: int, trusted: Path) -> dict[str, object]:
     return found | QUICK_CONNECTIONS
 
 
-def test_secrets_are_used_and_in_no_log_file_or_command_line_and_a_wrong_password_is_an_error(stores: tuple[Path, Path], tmp_path: Path):
+def test_secrets_are_used_and_in_no_log_file_or_command_line_and_a_wrong_password_is_an_error(store: Path, tmp_path: Path):
     [port], project = free_ports(1), tmp_path / "project"
     create(project, "pipeline.yaml")
-    (project / "connections.yaml").write_text(yaml.safe_dump(_documented(port, stores[1])))
-    with _secured(tmp_path / "broker", stores[0], port) as broker:
+    (project / "connections.yaml").write_text(yaml.safe_dump(_documented(port, store)))
+    with _secured(tmp_path / "broker", store, port) as broker:
         kafka = Kafka(broker)
         _add_user(broker)
         [landed] = (project / "landing" / "rides").iterdir()
