@@ -81,11 +81,12 @@ def test_a_missing_class_and_a_static_field_are_looked_up_again(spark: SparkSess
 
 
 def test_objects_are_deleted_with_one_call_for_many(spark: SparkSession, calls: list[str]) -> None:
-    frames = [spark.range(n) for n in range(1_000)]
-    names = {cast(Any, frame)._jdf._target_id for frame in frames}
+    java: Any = spark._jvm
+    objects = [java.java.lang.Object() for _ in range(1_000)]
+    names = {made._target_id for made in objects}
     assert names <= objects_of(spark)
     calls.clear()
-    frames.clear()
+    objects.clear()
     deadline = time.monotonic() + 30
     while len(names & objects_of(spark)) >= 500 and time.monotonic() < deadline:
         time.sleep(0.1)
