@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, replace
 from functools import partial
+from pathlib import Path
 from threading import Event as Signal
 from threading import Thread
 from typing import Any, cast
@@ -33,7 +34,6 @@ from platform_defs.engine.lake import small_queries
 from platform_defs.engine.lake.objects import store_at
 from platform_defs.engine.operations.query import Query
 from platform_defs.settings import settings
-from tests.support.any_lake import advance_all, put_input
 from tests.support.cluster import kill_with_children
 from tests.support.json_rows import values_of
 from tests.support.kills import run_and_die
@@ -100,7 +100,16 @@ def land(engine: Engine, batch: int) -> None:
     """Land the files of a batch, one with a line that cannot be read. The names of the files and a key need encoding in a URL."""
     for side, name in enumerate(engine.sources):
         lines = [event.line for event in [*events(batch, side), Event("é x", batch, batch * HOUR)]] + ["{no JSON"] * side
-        put_input(engine, name, f"day {batch}/ü %41-{batch}.jsonl", "".join(f"{line}\n" for line in lines))
+        _put_input(engine, name, f"day {batch}/ü %41-{batch}.jsonl", "".join(f"{line}\n" for line in lines))
+
+
+def _put_input(engine: Engine, source: str, file: str, content: str) -> None:
+    if engine.lake.is_local:
+        path = Path(engine.folders[source], file)
+        path.parent.mkdir(parents=True)
+        path.write_text(content, encoding="utf-8")
+    else:
+        obstore.put(store_at(engine.folders[source], engine.lake.storage_options), file, content.encode())
 
 
 def with_retries(work: Callable[[], object]) -> None:
@@ -115,12 +124,17 @@ def with_retries(work: Callable[[], object]) -> None:
             sys.stderr.write(f"retried after {type(error).__name__}: {str(error)[:2000]}\n")
 
 
+def advance_all(engine: Engine) -> None:
+    """Advance all tables, without accounts: those at the end are of all days."""
+    for name in engine.assets:
+        with_retries(partial(engine.advance, name))
+
+
 def begin(engine: Engine) -> None:
     """Ingest and advance the first batch, and land the second one."""
     land(engine, 0)
     with_retries(engine.ingest)
-    for name in engine.assets:  # without accounts: those at the end are of all days
-        with_retries(partial(engine.advance, name))
+    advance_all(engine)
     land(engine, 1)
 
 
@@ -129,7 +143,7 @@ def complete(engine: Engine, while_advancing: Callable[[], AbstractContextManage
     with_retries(engine.ingest)
     with_retries(engine.drain)
     with while_advancing():
-        with_retries(lambda: advance_all(engine))
+        advance_all(engine)
 
 
 def finish(engine: Engine, while_advancing: Callable[[], AbstractContextManager[None]]) -> None:

@@ -14,7 +14,9 @@ import dagster as dg
 import pytest
 import yaml
 from pyspark.sql import SparkSession
+from typer.testing import CliRunner
 
+from platform_defs.cli import cluster as cluster_commands
 from platform_defs.configured_engine import make_engine
 from platform_defs.settings import PROJECT, Settings
 from platform_defs.setup.jars import jars_folder
@@ -201,7 +203,9 @@ def test_a_process_launched_by_pipes_on_a_cluster_reports_days_and_the_law(
     }
     for name, value in settings.items():
         monkeypatch.setenv(name, value)
-    printed = subprocess.run([str(BIN / "tidemark"), "spark-config"], capture_output=True, text=True, check=True, cwd=PROJECT)
+    monkeypatch.setattr(cluster_commands, "settings", Settings)
+    printed = CliRunner().invoke(cluster_commands.app, ["spark-config"])
+    assert printed.exit_code == 0, printed.output
     (tmp_path / "submit.conf").write_text(printed.stdout)
     earlier = _applications(started)
     with dg.DagsterInstance.ephemeral() as instance:
