@@ -153,7 +153,7 @@ def test_a_cancelled_run_ends_its_jvm_and_releases_its_locks(tmp_path: Path) -> 
     rides = Rides(tmp_path)
     prepare(str(tmp_path / "dagster"))
     rides.land(0)
-    command = [DAGSTER, "job", "execute", "-m", "platform_defs.definitions", "-j", "stream"]
+    command = [DAGSTER, "job", "execute", "-m", "tests.platform_defs.stream.stream_location", "-j", "stream"]
     with (tmp_path / "log").open("wb") as log:
         run = subprocess.Popen(command, cwd=PROJECT, env=rides.environment, stdout=log, stderr=log, start_new_session=True)
     try:
