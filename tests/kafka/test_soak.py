@@ -1,4 +1,4 @@
-"""A short soak: a steady producer, and a stream with both kinds of sinks; the stream's process and the broker are killed.
+"""A short soak: steady producers, and a stream with both kinds of sinks; the stream's process and the broker are killed.
 
 `make soak` runs half an hour, on a cluster whose workers are killed too.
 """
@@ -23,7 +23,7 @@ from platform_defs.stream.run import StreamRun
 from tests.support.kafka import Kafka
 from tests.support.quick_session import QUICK_CONNECTIONS
 
-RATE, SECONDS, KEYS = 400.0, 8.0, 20
+RATE, SECONDS, KEYS = 400.0, 4.0, 20
 WAIT_S = 120.0
 
 
@@ -45,18 +45,21 @@ class _UntilEnded(QuietReports):
 def test_nothing_is_lost_or_doubled_in_lake_and_topics_when_the_job_and_the_broker_are_killed(
     spark: SparkSession, kafka: Kafka, tmp_path: Path
 ) -> None:
-    world = World(tmp_path, kafka.broker, spark=QUICK_CONNECTIONS["spark"])
+    """One producer sends events until the process is killed, and one while the broker is killed."""
+    world, events = World(tmp_path, kafka.broker, spark=QUICK_CONNECTIONS["spark"]), int(RATE * SECONDS)
     world.create_topics()
     engine, errors = world.engine(lambda: spark), list[BaseException]()
     with streaming(world, "500 milliseconds", "1g", 2) as job:
-        sending = world.produce(RATE, SECONDS, KEYS)
+        earlier = world.produce(RATE, SECONDS, KEYS)
         has_begun = (world.lake / engine.sources[EVENTS].log).exists
         until(has_begun, WAIT_S, lambda: f"there is no event log; {job.log.read_text()}", job.process, 0.05)
         job.kill()  # while it ingests a batch
 
+    later = world.produce(RATE, SECONDS, KEYS, first_id=events)
+
     def ended() -> bool:
-        counts = sending.counts
-        return counts["ended"] and engine.ledger.totals(EVENTS)["accepted"] >= counts["acked"]
+        counts = [sending.counts for sending in (earlier, later)]
+        return all(count["ended"] for count in counts) and engine.ledger.totals(EVENTS)["accepted"] >= 2 * events
 
     def stream() -> None:
         try:
@@ -66,16 +69,18 @@ def test_nothing_is_lost_or_doubled_in_lake_and_topics_when_the_job_and_the_brok
 
     thread = threading.Thread(target=stream)
     thread.start()
+    until(lambda: later.counts["acked"] > 0, WAIT_S, lambda: "no event was sent", poll_s=0.05)
+    assert not later.counts["ended"]
     kafka.broker.kill()
     try:
         time.sleep(0.5)
     finally:
         kafka.broker.start()  # other tests use it too
-    acked = sending.wait()["acked"]
+    acked = earlier.wait()["acked"] + later.wait()["acked"]
     thread.join(WAIT_S)
     assert [type(error) for error in errors] == [_Ended], errors
     final_checks.finish(engine, QuietReports())
-    assert acked == RATE * SECONDS
+    assert acked == 2 * events
     assert final_checks.problems(engine, acked) == []
 
 
