@@ -8,6 +8,7 @@ from collections import defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
+import pytest
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -103,7 +104,6 @@ def test_after_each_batch_each_table_equals_the_model(make_engine: MakeEngine, c
     assert remaining == {"kept": keys, "removed": [], "idle": [], "last": []}
 
 
-KEYS = 1_000
 PAIRS = join(how="left", allowed_lateness="2 hours")
 OF_PAIRS: dict[str, Operator] = {
     "sums": Aggregate(by="k", aggregates={"n": "count(*)", "total": "sum(left_v)"}, ttl=TTL),
@@ -118,12 +118,12 @@ VALUES = {"alone": ("n", "kinds"), "last_pair": ("at",), "top_pairs": ("left_v",
 """What is compared of each table, in addition to the key."""
 
 
-def _batches_of_pairs(seed: int) -> list[Mapping[str, list[Event]]]:
+def _batches_of_pairs(seed: int, cases: int) -> list[Mapping[str, list[Event]]]:
     """Batches of both sides of a join, with rows up to half an hour behind the newest."""
     rng = random.Random(seed)
 
     def events(batch: int, most: int) -> list[Event]:
-        keys = [*(f"k{number}" for number in range(KEYS)), None]
+        keys = [*(f"k{number}" for number in range(cases)), None]
         times = [(k, max(0, 20 * batch + rng.randrange(-25, 5))) for k in keys for _ in range(rng.randint(0, most))]
         return [Event(k, rng.randrange(4), minute * MINUTE) for k, minute in times]
 
@@ -170,39 +170,40 @@ def _advance_readers(engine: Engine) -> None:
         engine.advance(name)
 
 
-def test_over_final_results_each_table_equals_the_model(make_engine: MakeEngine, make_module_engine: MakeEngine) -> None:
-    """In steps, in one batch, corrected and rebuilt: the tables are the same."""
-    engine, batches, expired = _engine_of_pairs(make_engine), _batches_of_pairs(11), 0
-    wanted: Rows = {}
+@pytest.mark.parametrize(("seed", "cases"), [(4, 250), pytest.param(11, 1_000, marks=pytest.mark.soak)], ids=["250 cases", "1,000 cases"])
+def test_over_final_results_each_table_equals_the_model(make_engine: MakeEngine, seed: int, cases: int) -> None:
+    """In steps, with corrections of late rows and of rebuilds."""
+    engine, batches, expired = _engine_of_pairs(make_engine), _batches_of_pairs(seed, cases), 0
     unmatched: list[set[tuple[Any, ...]]] = []
     for number, batch in enumerate(batches):
         replay(engine, [batch])
         # after the second batch, the watermark of the sources is ahead of the table: the keys of rows that it does not have yet must stay
         engine.advance("pairs", until=START + 20 * MINUTE if number == 1 else None)
+        if number == 2:
+            _rebuild_damaged_tables(engine)
         _advance_readers(engine)
         found, pairs = _read(engine)
         unmatched.append({(seq, arrival) for _, _, right_v, _, seq, arrival in pairs if right_v is None})
         wanted = _model_of_pairs(engine, pairs)
         assert found == wanted, number
         expired += len(wanted["sums"]) - len(wanted["removed_sums"])
-    assert expired > KEYS / 4
-    assert engine.pending.progress("pairs").corrected
+    assert expired > cases / 4
     assert unmatched[1] - unmatched[2], "late right rows of the last batch must remove rows that the readers have"
     assert [name for name in OF_PAIRS if not all(account.holds for account in engine.accounts.days(name))] == []
     assert [name for name in OF_PAIRS if engine.advance(name)] == []
-    at_once = _engine_of_pairs(make_module_engine)
-    replay(at_once, [{name: [event for batch in batches for event in batch[name]] for name in ("l", "r")}])
-    at_once.advance("pairs")
-    _advance_readers(at_once)
-    assert _read(at_once)[0] == wanted
-    DeltaTable(engine.lake.path("pairs")).delete("k LIKE '%1'")
-    DeltaTable(engine.lake.path("top_pairs")).delete("k LIKE '%2'")
-    assert engine.rebuild_days("pairs").missing > 0
-    assert engine.rebuild_days("top_pairs").missing > 0
-    _advance_readers(engine)
-    assert _read(engine)[0] == wanted
     engine.ingestion.control_batches.watermark(dict.fromkeys(("l", "r"), START + 200 * MINUTE))
     engine.advance("pairs")
     assert {*engine.pending.upserted_tables()} == {*OF_PAIRS}
     _advance_readers(engine)
     assert [name for name, rows in _read(engine)[0].items() if rows] == ["sums"]
+
+
+def _rebuild_damaged_tables(engine: Engine) -> None:
+    """Damage and rebuild the pairs and one of their readers. The readers' next steps read these corrections and those of late rows."""
+    assert engine.pending.progress("pairs").corrected
+    correct = values_of({"pairs": engine.views.table("pairs")})
+    DeltaTable(engine.lake.path("pairs")).delete("k LIKE '%1'")
+    DeltaTable(engine.lake.path("top_pairs")).delete("k LIKE '%2'")
+    assert engine.rebuild_days("pairs").missing > 0
+    assert engine.rebuild_days("top_pairs").missing > 0
+    assert values_of({"pairs": engine.views.table("pairs")}) == correct

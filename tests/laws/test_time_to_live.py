@@ -27,10 +27,13 @@ TOPS = {
 BATCHES = [
     [Event("a", 1, 0), Event("a", 5, 1 * MINUTE), Event("b", 2, 2 * MINUTE), Event(None, 3, 8 * MINUTE)],
     [Event("b", 1, 12 * MINUTE), Event("c", 9, 14 * MINUTE)],
-    [Event("a", 2, 25 * MINUTE), Event("a", 1, 4 * MINUTE), Event("b", 7, 13 * MINUTE)],
-    [Event("c", 1, 36 * MINUTE)],
+    [
+        *(Event("a", v, minute * MINUTE) for v, minute in ((2, 25), (4, 33), (1, 4))),
+        Event("b", 7, 13 * MINUTE),
+        Event("c", 1, 36 * MINUTE),
+    ],
 ]
-"""At 14 minutes, `a` has had no row for 13 minutes; at 25 it has rows again. A late row of `b` belongs to an earlier period."""
+"""At 14 minutes, `a` has had no row for 13 minutes; at 25 it has rows again. Late rows of `a` and `b` belong to earlier periods."""
 
 
 Leaderboards = dict[str, list[tuple[Any, ...]]]
