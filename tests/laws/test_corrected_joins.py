@@ -10,7 +10,7 @@ from functools import reduce
 from typing import Any
 
 import pytest
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
@@ -19,8 +19,9 @@ from platform_defs.engine import Engine, LawError
 from platform_defs.engine.advance.closed_ranges import ClosedRanges
 from platform_defs.engine.inputs.stored_rows import read_log
 from platform_defs.engine.inputs.timelines import operator_timeline
-from tests.conftest import CopyEngine, MakeEngine
+from tests.conftest import CopyEngine, MakeEngine, engine_maker
 from tests.support.change_feed import check_change_feeds
+from tests.support.clock import Clock
 from tests.support.json_rows import json_rows_of
 from tests.support.late_rows_model import Arrival, JoinModel
 from tests.support.small_sources import DAY, HOUR, MINUTE, START, Event, correct_totals, join, law_violations, replay, rows_of, source
@@ -48,12 +49,12 @@ def _asset(name: str, of: str) -> DerivedAsset:
     return join(name, lower="-4 minutes", upper="6 minutes", **VARIANTS[of])
 
 
-def _batches(seed: int, batches: int = 3, rows: int = 18) -> Batches:
-    """Rows up to half an hour behind the newest, across midnight. The watermark is one minute behind."""
+def _batches(seed: int, batches: int) -> Batches:
+    """54 rows of each side, up to half an hour behind the newest, across midnight. The watermark is one minute behind."""
     rng, made, newest = random.Random(seed), Batches(), 24 * HOUR - 4 * MINUTE
     for _ in range(batches):
         newest += rng.randrange(0, 7 * MINUTE)
-        made.append({side: [_event(rng, newest) for _ in range(rows)] for side in "lr"})
+        made.append({side: [_event(rng, newest) for _ in range(54 // batches)] for side in "lr"})
     return made
 
 
@@ -62,18 +63,18 @@ def _event(rng: random.Random, newest: int) -> Event:
     return Event(rng.choice(["a", "b", "c", None]), rng.randrange(9), newest - behind)
 
 
-@pytest.fixture(scope="module")
-def run(make_module_engine: MakeEngine) -> tuple[Engine, dict[str, int]]:
+@pytest.fixture(scope="module", params=[(14, 2), pytest.param((11, 3), marks=pytest.mark.soak)], ids=["2 batches", "3 batches"])
+def run(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest) -> tuple[Engine, dict[str, int]]:
     """An engine with two tables of every variant, and the number of corrections of each table.
 
     The first table is advanced after each batch, the last time after the drain; its copy (`_again`) once at the end.
-    The accounts of two tables are checked before the second and the last advance, with pending rows. A test compares the accounts after
+    The accounts of two tables are checked before each advance but the first, with pending rows. A test compares the accounts after
     the last advance with the model.
     """
     assets = [_asset(name + again, name) for name in VARIANTS for again in ("", "_again")]
     counts = [DerivedAsset(name=f"counts{again}", inputs=(f"lateness_full{again}",), operator=COUNTS) for again in ("", "_again")]
-    engine = make_module_engine([source("l"), source("r")], [*assets, *counts])
-    batches, corrected = _batches(11), Counter[str]()
+    engine = engine_maker(spark, tmp_path_factory.mktemp("run"), Clock())([source("l"), source("r")], [*assets, *counts])
+    batches, corrected = _batches(*request.param), Counter[str]()
     for n, batch in enumerate(batches):
         replay(engine, [batch])
         if n == len(batches) - 1:
