@@ -24,39 +24,41 @@ OPERATORS: dict[str, CountWindow] = {
     "ended": CountWindowAggregate(by="k", ends_with=ENDS, aggregates=AGGREGATES, evictor=CountEvictor(2)),
     "processed": ProcessCountWindow(by="k", size=4, slide=3, rows=SMALL),
 }
-BACKFILLED = ("sliding", "processed")
-"""Operators with a second table, which is advanced only once, after all rows have arrived."""
 CHANGED: dict[str, CountWindow] = {
     "changed": ProcessCountWindow(by="k", size=2, rows=SMALL),
     "changed_ends": ProcessCountWindow(by="k", ends_with=ENDS, rows=SMALL, evictor=CountEvictor(3)),
 }
 """Operators over the upserted table `last`, which has the newest row of each key and value. A newer row replaces the old one, and is then
 the last row of its key."""
+AT_ONCE = ("sliding", "ended", "processed", "changed_ends")
+"""Operators with a second table, which is advanced only once, after all rows have arrived."""
 
 
-def _engine(make: MakeEngine, again: Sequence[str] = ()) -> Engine:
-    names = OPERATORS | {f"{name}_again": OPERATORS[name] for name in again}
-    tables = [DerivedAsset(name=n, inputs=("l",), operator=o) for n, o in names.items()]
+def _engine(make: MakeEngine) -> Engine:
+    names = {name: name for name in OPERATORS | CHANGED} | {f"{name}_at_once": name for name in AT_ONCE}
+    tables = [DerivedAsset(name=n, inputs=("l",), operator=OPERATORS[of]) for n, of in names.items() if of in OPERATORS]
     last = DerivedAsset(name="last", inputs=("l",), operator=Deduplicate(by=("k", "v"), keep="last"))
-    changed = [DerivedAsset(name=n, inputs=("last",), operator=o) for n, o in CHANGED.items()]
+    changed = [DerivedAsset(name=n, inputs=("last",), operator=CHANGED[of]) for n, of in names.items() if of in CHANGED]
     reader = DerivedAsset(name="reader", inputs=("changed",), operator=Aggregate(by="k", aggregates={"n": "count(*)", "total": "sum(v)"}))
     return make([source("l")], [*tables, last, *changed, reader])
 
 
-def _advance(engine: Engine, cuts: list[int], events: list[Event], kill: str | None = None) -> None:
-    """Advance all tables after each part of the rows. `cuts` are the positions at which the parts start.
+def _advance(engine: Engine, cuts: list[int], events: list[Event]) -> None:
+    """Advance the tables after each part of the rows, and the copies of `AT_ONCE` at the end. `cuts` has the positions of the parts.
 
-    With `kill`, the first step of `sliding` and the second step of each table of `OPERATORS` are killed.
+    The first step of `sliding` and the second step of each table of `OPERATORS` are killed.
     """
-    killed = {0: ["sliding"], 1: [*OPERATORS]} if kill else {}
+    killed = {0: ["sliding"], 1: [*OPERATORS]}
     for step, (first, end) in enumerate(zip(cuts, [*cuts[1:], len(events)], strict=True)):
         replay(engine, [{"l": events[first:end]}])
         engine.advance("last")
         for name in (*OPERATORS, *CHANGED):
-            if kill and name in killed.get(step, ()):
-                run_and_die(lambda name=name: engine.advance(name), kill)
+            if name in killed.get(step, ()):
+                run_and_die(lambda name=name: engine.advance(name), "advance.after_changelog")
             engine.advance(name)
         engine.advance("reader")
+    for name in AT_ONCE:
+        engine.advance(f"{name}_at_once")
 
 
 def _windows(values: Sequence[int], operator: CountWindow) -> Iterator[tuple[int, Sequence[int]]]:
@@ -93,33 +95,28 @@ def _last_events(events: Sequence[Event]) -> list[Event]:
     return [events[position] for position in sorted(position for _, position in last.values())]
 
 
-def test_windows_depend_only_on_the_order_of_arrival(make_module_engine: MakeEngine, make_engine: MakeEngine) -> None:
+def test_windows_depend_only_on_the_order_of_arrival(make_engine: MakeEngine) -> None:
     rng = random.Random(5)
     events = [Event(rng.choice(["a", "b", None]), rng.randrange(-3, 9), rng.randrange(10**7)) for _ in range(40)]
-    in_steps, at_once = _engine(make_module_engine, BACKFILLED), _engine(make_engine)
-    _advance(in_steps, [0, 7, 25], events, "advance.after_changelog")  # the third step reads rows that were kept twice
-    for name in BACKFILLED:
-        in_steps.advance(f"{name}_again")
-    _advance(at_once, [0], events)
-    changes = {f"changes of {name}": in_steps.views.table(f"changelog/{name}").select("change") for name in (*OPERATORS, *CHANGED)}
-    tables = json_rows_of({name: in_steps.views.table(name) for name in in_steps.assets} | changes)
-    tables_at_once = json_rows_of({name: at_once.views.table(name) for name in at_once.assets})
+    engine = _engine(make_engine)
+    _advance(engine, [0, 7, 25], events)  # the third step reads rows that were kept twice
+    changes = {f"changes of {name}": engine.views.table(f"changelog/{name}").select("change") for name in (*OPERATORS, *CHANGED)}
+    tables = json_rows_of({name: engine.views.table(name) for name in engine.assets} | changes)
     kinds = {name: {json.loads(row)["change"] for row in tables[f"changes of {name}"]} for name in (*OPERATORS, *CHANGED)}
     for name, operator in (OPERATORS | CHANGED).items():
         wanted = _wanted(_last_events(events) if name in CHANGED else events, operator)
         columns = [*operator.emits.key, *(AGGREGATES if isinstance(operator, CountWindowAggregate) else ("v", "n", "first"))]
         assert wanted, name
-        assert _columns(tables[name], columns) == _columns(tables_at_once[name], columns) == wanted, name
-        assert name not in BACKFILLED or tables[name] == tables[f"{name}_again"], name
-        assert law_violations(in_steps, name) == set(), name
+        assert _columns(tables[name], columns) == wanted, name
+        assert name not in AT_ONCE or tables[name] == tables[f"{name}_at_once"], name
+        assert law_violations(engine, name) == set(), name
         if name in OPERATORS:
             assert kinds[name] == {"+I"}, "a window never changes"
         else:
             assert kinds[name] >= {"+I", "+U", "-D"}, "the windows of a changed key are computed again, and their results replaced"
     values = {key: [v for k, _, _, v, *_ in _wanted(_last_events(events), CHANGED["changed"]) if k == key] for key in ("a", "b", None)}
     totals = sorted(((k, len(v), sum(v)) for k, v in values.items()), key=repr)
-    for found in (tables, tables_at_once):
-        assert _columns(found["reader"], ["k", "n", "total"]) == totals
+    assert _columns(tables["reader"], ["k", "n", "total"]) == totals
 
 
 def _columns(rows: Sequence[str], columns: Sequence[str]) -> list[tuple[Any, ...]]:
