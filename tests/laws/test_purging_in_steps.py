@@ -5,6 +5,7 @@ from collections import Counter
 from collections.abc import Mapping
 from typing import Any
 
+import pytest
 from deltalake import DeltaTable
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
@@ -38,12 +39,12 @@ OPERATORS = {
 }
 
 
-def _batches(rng: random.Random) -> list[Mapping[str, list[Event]]]:
-    """Rows up to nine minutes behind the newest; each has its own value. The watermark is one minute behind the newest."""
-    batches, newest, value = list[Mapping[str, list[Event]]](), 0, iter(range(1_000))
-    for _ in range(3):
+def _batches(seed: int, count: int) -> list[Mapping[str, list[Event]]]:
+    """About 40 rows up to nine minutes behind the newest; each has its own value. The watermark is one minute behind the newest."""
+    rng, batches, newest, value = random.Random(seed), list[Mapping[str, list[Event]]](), 6 * MINUTE, iter(range(1_000))
+    for _ in range(count):
         newest += rng.randrange(3 * MINUTE)
-        behind = [rng.choice([0, 1, 20, 60, 61, 200, 300, 540]) * 1_000 for _ in range(13)]
+        behind = [rng.choice([0, 1, 20, 60, 61, 200, 300, 540]) * 1_000 for _ in range(40 // count)]
         batches.append({"l": [Event(rng.choice(["a", "b", None]), next(value), newest - b) for b in behind]})
     return batches
 
@@ -74,19 +75,20 @@ def _with_tuples(rows: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     return sorted((tuple(tuple(v) if isinstance(v, list) else v for v in row) for row in rows), key=repr)
 
 
-def test_firings_in_steps_equal_the_model_and_a_backfill_and_add_up(make_engine: MakeEngine) -> None:
+@pytest.mark.parametrize(("seed", "count"), [(4, 2), pytest.param(8, 3, marks=pytest.mark.soak)], ids=["2 batches", "3 batches"])
+def test_firings_in_steps_equal_the_model_and_a_backfill_and_add_up(make_engine: MakeEngine, seed: int, count: int) -> None:
     tables = [DerivedAsset(name=name, inputs=("l",), operator=of) for name, of in OPERATORS.items()]
     tables += [DerivedAsset(name=f"{name}_again", inputs=("l",), operator=of) for name, of in OPERATORS.items()]
     tables.append(DerivedAsset(name="so_far", inputs=("by_rows",), operator=Aggregate(by="window_start", aggregates={"n": "sum(n)"})))
     engine = make_engine([source("l")], tables)
     seen = list[int]()
-    for batch in _batches(random.Random(8)):
+    for batch in _batches(seed, count):
         replay(engine, [batch])
         for name in (*OPERATORS, "so_far"):
             engine.advance(name)
         seen.append(DeltaTable(engine.lake.path("by_rows")).count())
     assert [name for name in (*OPERATORS, "so_far") if law_violations(engine, name)] == [], "with pending rows"
-    open_windows = engine.views.table("by_rows").where(F.unix_millis("window_end") > START + 5 * MINUTE)
+    open_windows = engine.views.table("by_rows").where(F.unix_millis("window_end") > START + 11 * MINUTE)
     assert not open_windows.isEmpty()
     engine.drain()
     for name in engine.assets:
@@ -146,13 +148,14 @@ def _pairs_of(firings: list[tuple[Any, ...]]) -> list[tuple[Any, ...]]:
     return sorted(pairs, key=repr)
 
 
-def test_firings_of_two_inputs_in_steps_equal_the_model_and_a_backfill(make_engine: MakeEngine) -> None:
+@pytest.mark.parametrize(("seed", "count"), [(10, 2), pytest.param(7, 3, marks=pytest.mark.soak)], ids=["2 batches", "3 batches"])
+def test_firings_of_two_inputs_in_steps_equal_the_model_and_a_backfill(make_engine: MakeEngine, seed: int, count: int) -> None:
     """The trigger counts the rows of both inputs, in the order in which they reach the window."""
     names = {name: of for operator in OF_TWO_INPUTS for name, of in ((operator, operator), (f"{operator}_again", operator))}
     tables = [DerivedAsset(name=name, inputs=("l", "r"), operator=OF_TWO_INPUTS[of]) for name, of in names.items()]
     engine = make_engine([source("l"), source("r")], tables)
     seen = list[int]()
-    *_, last = batches = _batches(random.Random(7))
+    *_, last = batches = _batches(seed, count)
     for batch in batches:
         replay(engine, [{"l": batch["l"][::2], "r": batch["l"][1::2]}])
         if batch is last:
