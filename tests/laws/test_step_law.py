@@ -27,11 +27,11 @@ JOIN_TYPES: tuple[How, ...] = ("inner", "full")
 
 @pytest.fixture(scope="module")
 def engine_and_steps(make_module_engine: MakeEngine) -> tuple[Engine, dict[str, list[Step]]]:
-    """Both joins, with one step for each batch and one after the drain."""
+    """Both joins, with a step for the first two batches, one for each later batch and one after the drain."""
     engine = make_module_engine([source("l"), source("r")], [join(how, how=how) for how in JOIN_TYPES])
     steps: dict[str, list[Step]] = {how: [] for how in JOIN_TYPES}
-    for batch in [*STREAM, None]:
-        replay(engine, [batch]) if batch else engine.drain()
+    for batches in (STREAM[:2], STREAM[2:3], STREAM[3:], None):
+        replay(engine, batches) if batches else engine.drain()
         for how, made in steps.items():
             made.extend(engine.advance(how))
     return engine, steps
