@@ -2,6 +2,7 @@
 
 import gzip
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -9,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.types import StructType
 
 from assets.contracts import RowRule
@@ -20,6 +21,7 @@ from platform_defs.engine.inputs.stored_rows import read_log
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.ledger import SourceBatch
 from tests.conftest import MakeEngine
+from tests.operators.frames import tagged
 from tests.support.clock import NOON, Clock
 from tests.support.small_sources import DAY, MINUTE, START, iso, land, rows_of, source
 
@@ -229,12 +231,15 @@ def found(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Foun
     _land_all(engine)
     batches = engine.ingestion.stream.run()
     assert len(batches) == 1
-    log = {
-        n: read_log(engine.workspace, n, 1).selectExpr("k", "v", "note", "arrival", "cast(ts as string) AS ts").collect() for n in sources
-    }
-    return Found(
-        engine, {s.source: s for s in batches[0]}, log, {n: engine.views.table(s.quarantine).collect() for n, s in sources.items()}
-    )
+    logs = {n: read_log(engine.workspace, n, 1).selectExpr("k", "v", "note", "arrival", "cast(ts as string) AS ts") for n in sources}
+    quarantines = {n: engine.views.table(s.quarantine) for n, s in sources.items()}
+    return Found(engine, {s.source: s for s in batches[0]}, _rows_by_source(logs), _rows_by_source(quarantines))
+
+
+def _rows_by_source(tables: Mapping[str, DataFrame]) -> dict[str, list[Row]]:
+    """The rows of several tables, which one query reads."""
+    rows = tagged(tables).collect()
+    return {name: [row for row in rows if row.tag == name] for name in tables}
 
 
 @pytest.mark.parametrize("case", LINES, ids=lambda c: c.id)
