@@ -66,7 +66,7 @@ def test_column_names_do_not_collide_with_internal_names(make_engine: MakeEngine
         assert {(s.accepted, s.duplicate, s.quarantined) for s in batch} == {[(3, 1, 0), (1, 1, 0)][part]}
         if part == 1:
             engine.drain()
-        for name in engine.assets:
+        for name in ([n for n in engine.assets if n != "pairs"], engine.assets)[part]:  # one step has all pairs
             engine.advance(name)
     results = rows_of(engine.views.table("windows"), *[f"`{c}`" for c in first], "total", "rows")
     assert ("a", "a", 4, 2) in results, "corrected by a row within the allowed lateness"
@@ -97,7 +97,7 @@ def test_maps_are_joined_corrected_accounted_for_and_rebuilt(make_engine: MakeEn
         engine.ingest()
         if part == 1:
             engine.drain()
-        for name in engine.assets:
+        for name in (["newest", "top", "first"], engine.assets)[part]:  # the others are not corrected
             engine.advance(name)
     assert _law_holds(engine)
     first_window = engine.views.table("newest").where("window_start < timestamp'2026-03-01 00:05:00'").select("k", "last_deep")
