@@ -2,6 +2,7 @@
 
 import random
 import re
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -12,6 +13,7 @@ from pyspark.sql import functions as F
 
 from operators import ColumnError, Deduplicate, OperatorError, Sliding, StreamingError, Tumbling
 from operators.engine_columns import WATERMARK
+from tests.operators.frames import by_tag, tagged
 from tests.support.windows_model import TimedRow, open_windows
 
 SCHEMA = pa.schema({"k": pa.string(), "t": pa.int64(), "seq": pa.int64(), "arrival": pa.int64(), "w": pa.int64()})
@@ -46,19 +48,23 @@ def _expected_positions(rows: Sequence[Row], keep: str, order: str) -> dict[str 
     return {k: choose((r for r in timed if r[0] == k), key=lambda r: _order(order, r))[2:4] for k in keys}
 
 
-@pytest.mark.parametrize(("keep", "order"), KINDS)
-def test_the_kept_row_equals_the_model_at_once_and_batch_by_batch(spark: SparkSession, keep: Any, order: Any) -> None:
-    deduplicate = Deduplicate(by="k", keep=keep, order=order)
-    for seed in (1, 2):
-        rows = _rows(seed)
-        whole = deduplicate(_frame(spark, rows).drop(WATERMARK))
-        wanted = _expected_positions(rows, keep, order)
-        assert {r.k: (r.seq, r.arrival) for r in whole.collect()} == wanted
-        current = whole.limit(0)
-        for batch in range(1, 7):
-            new = [r for r in rows if r[2] == batch]
-            current = deduplicate.fold(current, _frame(spark, new).drop(WATERMARK)) if new else current
-        assert {r.k: (r.seq, r.arrival) for r in current.collect()} == wanted
+def test_the_kept_row_equals_the_model_at_once_and_batch_by_batch(spark: SparkSession) -> None:
+    """One query has the rows of each kind, kept at once and in three batches."""
+    rows = [(k and f"{k}{seed}", t, seq, arrival + 10 * seed, w) for seed in (1, 2) for k, t, seq, arrival, w in _rows(seed)]
+    kept: dict[str, DataFrame] = {}
+    for keep, order in KINDS:
+        deduplicate = Deduplicate(by="k", keep=keep, order=order)  # pyright: ignore[reportArgumentType]
+        kept[f"{keep} {order} at once"] = deduplicate(_frame(spark, rows).drop(WATERMARK))
+        current = kept[f"{keep} {order} at once"].limit(0)
+        for last in (2, 4, 6):
+            current = deduplicate.fold(current, _frame(spark, [r for r in rows if r[2] in (last - 1, last)]).drop(WATERMARK))
+        kept[f"{keep} {order} in batches"] = current
+    found = by_tag(tagged({tag: frame.select("k", "seq", "arrival") for tag, frame in kept.items()}))
+    for keep, order in KINDS:
+        wanted = Counter((k, *position) for k, position in _expected_positions(rows, keep, order).items())
+        assert len(wanted) == 7
+        for how in ("at once", "in batches"):
+            assert found[f"{keep} {order} {how}"] == wanted, (keep, order, how)
 
 
 @pytest.mark.parametrize("window", [Tumbling(size=10, offset=-3), Sliding(size=10, slide=4)])
