@@ -9,8 +9,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from operators import Aggregate, ByKey, ColumnError, NewRows, OperatorError, StreamingError, Upsert
+from tests.operators.frames import frame
 
 CASES, BATCHES = 300, 3
 SCHEMA = pa.schema(
@@ -86,7 +88,7 @@ def test_each_batch_gives_the_result_of_the_model(spark: SparkSession, name: str
         merged = operator(new) if current is None else operator.fold(current, new)
         wanted = {key: _model(rows, model) for key, rows in rows_by_key.items()}
         assert _rows(merged) == wanted
-        current = merged.localCheckpoint()
+        current = frame(spark, [(*key, *values) for key, values in wanted.items()], to_arrow_schema(merged.schema))
     at_once = operator(spark.createDataFrame(pa.Table.from_pylist([r for rows in rows_by_key.values() for r in rows], SCHEMA)))
     assert _rows(at_once) == wanted
     assert at_once.schema.simpleString() == current.schema.simpleString()
