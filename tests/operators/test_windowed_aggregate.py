@@ -24,6 +24,7 @@ from operators import (
 )
 from operators.engine_columns import WATERMARK
 from operators.windows import Aligned
+from tests.operators.frames import tagged
 from tests.support.windows_model import WINDOWS, Span, TimedRow, aggregated, open_windows, windows_at
 
 MERGEABLE = {"n": "count(*)", "total": "SUM(v)", "least": "min( v )", "most": "max(v)"}
@@ -53,23 +54,32 @@ def _plus(t: int, by: int | None) -> int | None:
     return None if by is None else t + by
 
 
-def _found(rows: DataFrame, *columns: str) -> dict[tuple[str | None, Span], tuple[Any, ...]]:
-    spans = [F.unix_millis(c).alias(c) for c in ("window_start", "window_end")]
-    return {(r[0], (r[1], r[2])): tuple(r[3:]) for r in rows.select("k", *spans, *columns).collect()}
+BY_ROW = ("sliding", "cumulative", "sliding, gaps", "tumbling, shifted")
+"""The windows whose rows are also aggregated one by one, because an aggregate cannot be merged."""
+Aggregated = dict[tuple[str | None, Span], tuple[Any, ...]]
 
 
 @pytest.mark.parametrize("late", [False, True], ids=["in time", "late"])
-@pytest.mark.parametrize("name", WINDOWS)
-def test_every_window_equals_the_model(spark: SparkSession, name: str, late: bool) -> None:
-    window = WINDOWS[name]
-    rows = _rows(window, len(name), late)
-    frame = _frame(spark, rows, with_watermark=late)
-    wanted = aggregated(window, rows)
-    by_pane = WindowedAggregate(by="k", window=window, aggregates=MERGEABLE)
-    assert _found(by_pane(frame), *MERGEABLE) == {where: values[:4] for where, values in wanted.items()}
-    if name in ("sliding", "cumulative", "sliding, gaps", "tumbling, shifted"):
-        by_row = WindowedAggregate(by="k", window=window, aggregates=ALL_AGGREGATES)
-        assert _found(by_row(frame), *ALL_AGGREGATES) == wanted
+def test_every_window_equals_the_model(spark: SparkSession, late: bool) -> None:
+    """One query has the aggregates of every window."""
+    frames, wanted = dict[str, DataFrame](), dict[str, Aggregated]()
+    for name, window in WINDOWS.items():
+        rows = _rows(window, len(name), late)
+        frame, by_window = _frame(spark, rows, with_watermark=late), aggregated(window, rows)
+        by_pane = WindowedAggregate(by="k", window=window, aggregates=MERGEABLE)
+        frames[f"{name}, by pane"] = by_pane(frame).withColumn("different", F.lit(0))
+        wanted[f"{name}, by pane"] = {where: (*values[:4], 0) for where, values in by_window.items()}
+        if name in BY_ROW:
+            frames[f"{name}, by row"] = WindowedAggregate(by="k", window=window, aggregates=ALL_AGGREGATES)(frame)
+            wanted[f"{name}, by row"] = by_window
+    spans = [F.unix_millis(c).alias(c) for c in ("window_start", "window_end")]
+    selected = {name: results.select("k", *spans, *ALL_AGGREGATES) for name, results in frames.items()}
+    found: dict[str, Aggregated] = {name: {} for name in frames}
+    for name, k, start, end, *values in tagged(selected).collect():
+        assert (k, (start, end)) not in found[name], name
+        found[name][k, (start, end)] = tuple(values)
+    for name in frames:
+        assert found[name] == wanted[name], name
 
 
 def test_the_result_has_final_at_and_the_types_of_the_aggregates(spark: SparkSession) -> None:
