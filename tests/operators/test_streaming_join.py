@@ -20,7 +20,7 @@ from tests.operators.frames import Row, by_tag, ids_and_times, table, tagged
 SCHEMA = "case_id string, k string, event_time timestamp, id string, v int"
 BATCHES, SPAN, DELAY = 2, 100, 20
 PUSH = 10_000
-"""Each side's last row, at this time in ms, moves the watermark past all rows before."""
+"""The last row of each side, at this time in ms, is in the last micro-batch. After it, the watermark is past all rows before."""
 
 ONE_QUERY_MANY_JOINS = {"spark.sql.shuffle.partitions": "1", "spark.sql.exchange.reuse": "false"}
 BOTH = (f"{DELAY} milliseconds", f"{DELAY} milliseconds")
@@ -44,16 +44,26 @@ QUERIES = (
     Query(
         "watermarks on both sides",
         {
-            **_joins("bounds around zero", "inner", "right", "full", lower=-30, upper=40),
-            **_joins("negative bounds", "left", "full", lower=-60, upper=-20, lower_exclusive=True),
+            **_joins("bounds around zero", "inner", "right", lower=-30, upper=40),
+            **_joins("negative bounds", "left", lower=-60, upper=-20, lower_exclusive=True),
             **_joins("bounds wider than a batch", "left", lower=110, upper=150),
             **_joins("lower above upper", "full", lower=30, upper=-30),
-            **_joins("residual on both sides and on one", "left", "full", lower=-30, upper=40, residual=RESIDUAL),
+            **_joins("residual on both sides and on one", "full", lower=-30, upper=40, residual=RESIDUAL),
         },
     ),
     Query("on the left only", _joins("negative bounds", "inner", lower=-60, upper=-20), (BOTH[0], None)),
     Query("on neither", _joins("bounds around zero", "inner", lower=-30, upper=40), (None, None)),
 )
+MORE_JOINS = Query(
+    "watermarks on both sides, more joins",
+    {
+        **_joins("bounds around zero", "full", lower=-30, upper=40),
+        **_joins("negative bounds", "full", lower=-60, upper=-20, lower_exclusive=True),
+        **_joins("residual on both sides and on one", "left", lower=-30, upper=40, residual=RESIDUAL),
+    },
+)
+"""Further combinations of bounds and types, for soak: each join takes Spark a second."""
+EVERY_QUERY = [*(pytest.param(query, id=query.id) for query in QUERIES), pytest.param(MORE_JOINS, id=MORE_JOINS.id, marks=pytest.mark.soak)]
 
 
 def _files(side: str) -> list[list[Row]]:
@@ -69,7 +79,8 @@ def _files(side: str) -> list[list[Row]]:
         return choose.choice("xy"), choose.choice((None, "a", "a", "b")), us, f"{side}{batch}-{n}", choose.randrange(4)
 
     sent = [[row(batch, n) for n in range(60)] for batch in range(BATCHES)]
-    return [*sent, [("push", side, PUSH * 1000, f"{side} push", 0)]]
+    sent[-1].append(("push", side, PUSH * 1000, f"{side} push", 0))
+    return sent
 
 
 @pytest.fixture(scope="module")
@@ -99,40 +110,39 @@ class QueryResult:
     dropped: int
 
 
+@pytest.fixture(scope="module", params=EVERY_QUERY)
+def query(request: pytest.FixtureRequest) -> Query:
+    return request.param
+
+
 @pytest.fixture(scope="module")
-def query_results(spark: SparkSession, streams: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, QueryResult]]:
-    """The results of all queries, which run concurrently, with one state partition each and no shuffle shared by two joins."""
+def found(spark: SparkSession, streams: Path, query: Query, tmp_path_factory: pytest.TempPathFactory) -> Iterator[QueryResult]:
+    """The result of the query, with one state partition and no shuffle shared by two joins."""
     before = {name: spark.conf.get(name) or "" for name in ONE_QUERY_MANY_JOINS}
     for name, value in ONE_QUERY_MANY_JOINS.items():
         spark.conf.set(name, value)
-    queries = {query.id: _start(spark, streams, query, n, tmp_path_factory.mktemp("checkpoint")) for n, query in enumerate(QUERIES)}
-    found: dict[str, QueryResult] = {}
-    for n, query in enumerate(QUERIES):
-        queries[query.id].awaitTermination()
-        states = [state for progress in queries[query.id].recentProgress for state in progress.stateOperators]
-        last = queries[query.id].recentProgress[-1].stateOperators
-        found[query.id] = QueryResult(
-            by_tag(_before_push(spark.table(f"joined{n}"))),
-            sum(state.numRowsTotal for state in last),
-            sum(state.numRowsDroppedByWatermark for state in states),
-        )
-    for name, value in before.items():
-        spark.conf.set(name, value)
-    yield found
-    for n in range(len(QUERIES)):
-        spark.catalog.dropTempView(f"joined{n}")
+    try:
+        running = _start(spark, streams, query, tmp_path_factory.mktemp("checkpoint"))
+        running.awaitTermination()
+        states = [state for progress in running.recentProgress for state in progress.stateOperators]
+        kept = sum(state.numRowsTotal for state in running.recentProgress[-1].stateOperators)
+        yield QueryResult(by_tag(_before_push(spark.table("joined"))), kept, sum(state.numRowsDroppedByWatermark for state in states))
+    finally:
+        for name, value in before.items():
+            spark.conf.set(name, value)
+        spark.catalog.dropTempView("joined")
 
 
 @pytest.fixture(scope="module")
-def static(spark: SparkSession, streams: Path) -> dict[str, Counter[tuple[Any, ...]]]:
-    """The rows of the static calls, by tag, read by one query. Joins of several queries with the same tag are equal."""
+def static(spark: SparkSession, streams: Path, query: Query) -> dict[str, Counter[tuple[Any, ...]]]:
+    """The rows of the static calls, by tag, read by one query."""
     sides = [spark.read.schema(SCHEMA).parquet(str(streams / side)) for side in ("left", "right")]
-    return by_tag(_before_push(_joined({tag: join for query in QUERIES for tag, join in query.joins.items()}, *sides)))
+    return by_tag(_before_push(_joined(query.joins, *sides)))
 
 
-def _start(spark: SparkSession, streams: Path, query: Query, n: int, checkpoint: Path) -> Any:
+def _start(spark: SparkSession, streams: Path, query: Query, checkpoint: Path) -> Any:
     sides = [_stream(spark, streams / side, delay) for side, delay in zip(("left", "right"), query.watermarks, strict=True)]
-    writer = _joined(query.joins, *sides).writeStream.format("memory").queryName(f"joined{n}")
+    writer = _joined(query.joins, *sides).writeStream.format("memory").queryName("joined")
     return writer.option("checkpointLocation", str(checkpoint)).trigger(availableNow=True).start()
 
 
@@ -144,20 +154,20 @@ def _before_push(rows: DataFrame) -> DataFrame:
     return rows.where(F.col("final_at") < PUSH)
 
 
-@pytest.mark.parametrize(("query", "tag"), [pytest.param(q, tag, id=f"{q.id}: {tag}") for q in QUERIES for tag in q.joins])
-def test_the_stream_gives_the_rows_of_the_static_call(
-    query_results: dict[str, QueryResult], static: dict[str, Counter[tuple[Any, ...]]], query: Query, tag: str
-):
-    found = query_results[query.id]
+def test_the_stream_gives_the_rows_of_the_static_call(query: Query, found: QueryResult, static: dict[str, Counter[tuple[Any, ...]]]):
     assert found.dropped == 0
-    assert static[tag]
-    assert found.rows.get(tag) == static[tag]
+    for tag in query.joins:
+        assert static[tag], tag
+        assert found.rows.get(tag) == static[tag], tag
 
 
-@pytest.mark.parametrize("query", QUERIES, ids=lambda q: q.id)
-def test_state_is_dropped_only_with_two_watermarks(query_results: dict[str, QueryResult], query: Query):
+def test_state_is_dropped_only_with_two_watermarks(query: Query, found: QueryResult):
     pushes = 2 * len(query.joins)
-    assert query_results[query.id].kept <= pushes if query.watermarks == BOTH else query_results[query.id].kept > pushes
+    assert found.kept <= pushes if query.watermarks == BOTH else found.kept > pushes
+
+
+def test_every_type_of_join_is_streamed():
+    assert {join.how for query in QUERIES for join in query.joins.values()} == {"inner", "left", "right", "full"}
 
 
 def _rates(spark: SparkSession) -> DataFrame:

@@ -52,7 +52,8 @@ def stream(tmp_path_factory: pytest.TempPathFactory) -> Path:
         )
 
     sent: list[list[Row]] = [[row(batch, n) for n in range(120)] for batch in range(BATCHES)]
-    for n, rows in enumerate([*sent, [("x", "push", PUSH * 1_000, "push", 0)]]):
+    sent[-1].append(("x", "push", PUSH * 1_000, "push", 0))  # after this micro-batch, the watermark is past all rows before
+    for n, rows in enumerate(sent):
         path = folder / f"{n}.parquet"
         pq.write_table(table(rows), path)
         os.utime(path, (1_700_000_000 + n, 1_700_000_000 + n))
