@@ -36,18 +36,20 @@ def _engine(make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> Engine:
     return make_engine([source("l")], [ASSET])
 
 
+@pytest.mark.parametrize(("new", "batches"), [(3, 5), pytest.param(4, 9, marks=pytest.mark.soak)])
 def test_a_step_reads_as_many_rows_and_decisions_of_an_old_lake_as_of_a_new_one(
-    make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch
+    make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch, new: int, batches: int
 ) -> None:
+    """The step after the last batch, compared with the one after batch `new`."""
     engine, rng = _engine(make_engine, monkeypatch), random.Random(5)
     counted, read = RowsRead(engine, monkeypatch), list[Counter[str]]()
-    for batch in range(9):
+    for batch in range(batches):
         replay(engine, [_batch(rng, batch)])
         read.append(counted.during(lambda: engine.advance("visits")))
-    assert engine.views.late("visits", "l").count() == engine.lake.read(engine.spark, VERDICTS).count() == 8
+    assert engine.views.late("visits", "l").count() == engine.lake.read(engine.spark, VERDICTS).count() == batches - 1
     assert all(account.holds for account in engine.accounts.days("visits"))
-    assert read[-1]["events/l"] <= read[4]["events/l"], [rows["events/l"] for rows in read]
-    assert 0 < read[-1][VERDICTS] <= read[4][VERDICTS], [rows[VERDICTS] for rows in read]
+    assert read[-1]["events/l"] <= read[new]["events/l"], [rows["events/l"] for rows in read]
+    assert 0 < read[-1][VERDICTS] <= read[new][VERDICTS], [rows[VERDICTS] for rows in read]
 
 
 def test_decisions_without_statistics_of_an_earlier_version_are_read(make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,9 +61,8 @@ def test_decisions_without_statistics_of_an_earlier_version_are_read(make_engine
 
     with monkeypatch.context() as earlier:
         earlier.setattr(WrittenTables, "append", without_statistics)
-        for batch in range(3):
-            replay(engine, [_batch(rng, batch, late_rows=2)])
-            engine.advance("visits")
+        replay(engine, [_batch(rng, batch, late_rows=2) for batch in range(3)])
+        engine.advance("visits")
     assert {*_files(engine)["min.seq"].to_pylist()} == {None}
     counted = RowsRead(engine, monkeypatch)
     for batch in range(3, 6):
