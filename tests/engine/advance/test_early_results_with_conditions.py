@@ -1,8 +1,10 @@
 """Early results of tables with a condition on their results, for each kind of window and each kind of trigger."""
 
 from functools import reduce
+from itertools import product
 from typing import Any
 
+import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -19,6 +21,8 @@ WINDOWS: dict[str, AnyWindow] = {
     "session": Session(gap="2 minutes", longest="5 minutes"),
 }
 TRIGGERS = {"step": EveryStep(), "rows": EveryRows(2), "interval": EveryInterval("1 hour")}
+SOME = [("tumbling", "step"), ("session", "rows"), ("session", "interval")]
+"""A kind of window for each trigger."""
 BATCHES = [[0, 1], [2], [3], [4, 9 * MINUTE]]
 """The times of the rows of each batch. With the last one the watermark passes an hour, and the windows that the others fill are final."""
 
@@ -34,16 +38,23 @@ def _without_three_and_four(rows: DataFrame) -> DataFrame:
     return rows.where("n % 5 < 3")
 
 
-def test_a_result_that_no_longer_matches_is_removed_when_the_trigger_fires(make_engine: MakeEngine) -> None:
+@pytest.mark.parametrize(
+    "kinds",
+    [pytest.param(SOME, id="some"), pytest.param([*product(WINDOWS, TRIGGERS)], id="all", marks=pytest.mark.soak)],
+)
+def test_a_result_that_no_longer_matches_is_removed_when_the_trigger_fires(make_engine: MakeEngine, kinds: list[tuple[str, str]]) -> None:
     """The condition holds for the first two rows, not for three or four, and again for five. For tumbling windows it is a function."""
+    assert ({kind for kind, _ in kinds}, {how for _, how in kinds}) == ({*WINDOWS}, {*TRIGGERS})
     shapes = {"session": Shape(where="n % 5 < 3"), "tumbling": _without_three_and_four}
     counted: dict[str, Any] = {"by": "k", "aggregates": {"n": "count(*)"}}
     tables = [
         DerivedAsset(
-            name=f"{kind}_{how}", inputs=("l",), operator=WindowedAggregate(window=of, early=trigger, **counted), shape=shapes[kind]
+            name=f"{kind}_{how}",
+            inputs=("l",),
+            operator=WindowedAggregate(window=WINDOWS[kind], early=TRIGGERS[how], **counted),
+            shape=shapes[kind],
         )
-        for kind, of in WINDOWS.items()
-        for how, trigger in TRIGGERS.items()
+        for kind, how in kinds
     ]
     engine = make_engine([source("l")], tables)
     shown: dict[str, list[list[int]]] = {table.name: [] for table in tables}
@@ -58,7 +69,7 @@ def test_a_result_that_no_longer_matches_is_removed_when_the_trigger_fires(make_
         "rows": [[2], [2], [], []],
         "interval": [[2], [2], [2], [1]],
     }
-    assert shown == {f"{kind}_{how}": wanted[how] for kind in WINDOWS for how in TRIGGERS}
+    assert shown == {f"{kind}_{how}": wanted[how] for kind, how in kinds}
     final = json_rows_of({name: engine.views.table(name).select("n") for name in shown})
     assert final == {name: ['{"n":5}'] for name in shown}
 
