@@ -68,9 +68,10 @@ def test_a_trigger_makes_early_results_of_open_windows(make_engine: MakeEngine) 
     shown: dict[str, list[Any]] = {name: [] for name in TRIGGERS}
     for batch in batches:
         replay(engine, [{"l": batch}])
-        for name in TRIGGERS:
+        names = [name for name, trigger in TRIGGERS.items() if trigger or batch is batches[-1]]  # without one, only final results are shown
+        for name in names:
             engine.advance(name)
-        for name, results in _results_by_asset(engine, *TRIGGERS).items():
+        for name, results in _results_by_asset(engine, *names).items():
             shown[name].append(results)
     final = [("a", 0, 3, True), ("b", 0, 5, True)]
     # the watermark is -1, 3, 3 and 6 minutes: the first window closes with the last batch
@@ -87,7 +88,7 @@ def test_a_trigger_makes_early_results_of_open_windows(make_engine: MakeEngine) 
         final,
     ]
     assert shown["interval"] == [shown["step"][0], shown["step"][1], shown["step"][1], final]
-    assert shown["never"] == [[], [], [], final]
+    assert shown["never"] == [final]
     version = engine.lake.version("early/step")
     assert engine.advance("step") == []
     assert engine.lake.version("early/step") == version
