@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from urllib.parse import unquote
 
 import pytest
 from pyspark.sql import SparkSession
@@ -10,7 +11,6 @@ from pyspark.sql.types import StructType
 from platform_defs.engine import Engine
 from platform_defs.engine.lake.tables import Lake
 from tests.conftest import MakeEngine
-from tests.operators.frames import tagged
 from tests.support.clock import Clock
 from tests.support.small_sources import START, iso, land, rows_of, source
 
@@ -54,43 +54,50 @@ DIGITS = [
 
 @pytest.fixture(scope="module")
 def engine(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Engine:
-    """A source for each type: the digits as JSON numbers, as JSON texts and as CSV."""
-    root = tmp_path_factory.mktemp("numbers")
-    sources = {n: source(n, schema=StructType().add("k", "string").add("p", t).add("ts", "timestamp")) for n, t in TYPES.items()}
-    engine = Engine(Lake(str(root / "lake")), sources, {}, lambda: spark, Clock(), folders={n: str(root / "in" / n) for n in sources})
-    for name in sources:
-        land(engine, name, "number.jsonl", [f'{{"k":"{n}","p":{d},"ts":"{TIME}"}}' for n, d in enumerate(DIGITS)])
-        land(engine, name, "text.jsonl", [f'{{"k":"{n}","p":"{d}","ts":"{TIME}"}}' for n, d in enumerate(DIGITS)])
-        land(engine, name, "fields.csv", ["k,p,ts", *[f"{n},{d},{TIME}" for n, d in enumerate(DIGITS)]])
+    """A column for each type, and for each of them files with the digits as JSON numbers, as JSON texts and as CSV."""
+    root, schema = tmp_path_factory.mktemp("numbers"), StructType().add("k", "string").add("ts", "timestamp")
+    for name, type_ in TYPES.items():
+        schema = schema.add(name, type_)
+    sources, folders = {"l": source("l", schema=schema)}, {"l": str(root / "in")}
+    engine = Engine(Lake(str(root / "lake")), sources, {}, lambda: spark, Clock(), folders=folders)
+    for name in TYPES:
+        land(engine, "l", f"{name} number.jsonl", [f'{{"k":"{n}","{name}":{d},"ts":"{TIME}"}}' for n, d in enumerate(DIGITS)])
+        land(engine, "l", f"{name} text.jsonl", [f'{{"k":"{n}","{name}":"{d}","ts":"{TIME}"}}' for n, d in enumerate(DIGITS)])
+        land(engine, "l", f"{name} fields.csv", [f"k,{','.join(TYPES)},ts", *(_csv_line(n, name, d) for n, d in enumerate(DIGITS))])
     engine.ingest()
     return engine
+
+
+def _csv_line(k: int, name: str, digits: str) -> str:
+    """A line with a value of one column."""
+    return f"{k},{','.join(digits if column == name else '' for column in TYPES)},{TIME}"
 
 
 Outcomes = dict[str, dict[str, str]]
 
 
 @pytest.fixture(scope="module")
-def outcomes(engine: Engine) -> dict[str, Outcomes]:
-    """For each type, the value or the reason of the quarantine by file and digits."""
-    last = {s.source: [Path(o.split("|")[0]).name for o in s.offsets] for s in engine.ledger.batches()[-1]}
-    found: dict[str, Outcomes] = {name: {file: {} for file in files} for name, files in last.items()}
-    accepted = {name: engine.views.table(f"events/{name}").selectExpr("arrival", "k", "cast(p as string) AS p") for name in TYPES}
-    rejected = {name: engine.views.table(f"quarantine/{name}").select("arrival", "raw", "reason") for name in TYPES}
-    for name, arrival, k, p in tagged(accepted).collect():
-        found[name][last[name][arrival >> 42]][DIGITS[int(k)]] = p
-    for name, arrival, raw, reason in tagged(rejected).collect():
+def outcomes(engine: Engine) -> Outcomes:
+    """The value or the reason of the quarantine by file and digits."""
+    [batch] = engine.ledger.batches()[-1]
+    files = [unquote(Path(offset.split("|")[0]).name) for offset in batch.offsets]
+    found: Outcomes = {file: {} for file in files}
+    values = [f"cast({name} as string) AS {name}" for name in TYPES]
+    for row in engine.views.table("events/l").selectExpr("arrival", "k", *values).collect():
+        file = files[row.arrival >> 42]
+        found[file][DIGITS[int(row.k)]] = row[file.split()[0]]
+    for arrival, raw, reason in engine.views.table("quarantine/l").select("arrival", "raw", "reason").collect():
         k = json.loads(raw)["k"] if raw.startswith("{") else raw.split(",")[0]
-        found[name][last[name][arrival >> 42]][DIGITS[int(k)]] = reason
+        found[files[arrival >> 42]][DIGITS[int(k)]] = reason
     return found
 
 
 @pytest.mark.parametrize("name", TYPES)
-def test_a_json_number_equals_the_same_digits_in_csv(outcomes: dict[str, Outcomes], name: str) -> None:
-    found = outcomes[name]
-    assert found.keys() == {"number.jsonl", "text.jsonl", "fields.csv"}
-    assert found["fields.csv"].keys() == set(DIGITS)
-    assert found["number.jsonl"] == found["fields.csv"]
-    assert found["text.jsonl"] == found["fields.csv"]
+def test_a_json_number_equals_the_same_digits_in_csv(outcomes: Outcomes, name: str) -> None:
+    assert outcomes[f"{name} fields.csv"].keys() == set(DIGITS)
+    assert outcomes[f"{name} number.jsonl"] == outcomes[f"{name} fields.csv"]
+    assert outcomes[f"{name} text.jsonl"] == outcomes[f"{name} fields.csv"]
+    assert {reason for reason in outcomes[f"{name} fields.csv"].values() if ":" in reason} == {f"type: {name} is no {TYPES[name]}"}
 
 
 def test_json_decimals_are_exact_next_to_values_of_any_kind(make_engine: MakeEngine) -> None:
@@ -132,16 +139,17 @@ def test_json_decimals_are_exact_next_to_values_of_any_kind(make_engine: MakeEng
     assert rows_of(engine.views.table("quarantine/l"), "reason") == [("type: q is no decimal(10,2)",)] * 4
 
 
-def test_many_json_decimals_are_exact(make_engine: MakeEngine) -> None:
+@pytest.mark.parametrize("number", [50, pytest.param(200, marks=pytest.mark.soak)])
+def test_many_json_decimals_are_exact(make_engine: MakeEngine, number: int) -> None:
     schema = StructType().add("k", "string").add("ts", "timestamp")
-    for n in range(200):
+    for n in range(number):
         schema = schema.add(f"d{n}", "decimal(38,18)")
     engine = make_engine([source("l", schema=schema)], [])
-    numbers = ",".join(f'"d{n}":{n}.100000000000000005' for n in range(200))
+    numbers = ",".join(f'"d{n}":{n}.100000000000000005' for n in range(number))
     land(engine, "l", "1.jsonl", [f'{{"k":"a","ts":"{TIME}",{numbers}}}'])
     engine.ingest()
     [row] = engine.views.table("events/l").collect()
-    assert [str(row[f"d{n}"]) for n in range(200)] == [f"{n}.100000000000000005" for n in range(200)]
+    assert [str(row[f"d{n}"]) for n in range(number)] == [f"{n}.100000000000000005" for n in range(number)]
 
 
 def test_a_number_with_an_extreme_exponent_is_quarantined(make_engine: MakeEngine) -> None:
