@@ -35,11 +35,16 @@ ROWS = {
 }
 
 
-@pytest.fixture(params=[{}, {"openCostInBytes": "0"}, {"openCostInBytes": "0", "maxPartitionBytes": "8"}], ids=["usual", "packed", "split"])
+TASKS = {"usual": {}, "packed": {"openCostInBytes": "0"}, "split": {"openCostInBytes": "0", "maxPartitionBytes": "8"}}
+"""Options of Spark by which a task reads one file, several files, or a part of a file."""
+LONGEST, SHORTEST = 1 << 20, 16
+
+
+@pytest.fixture
 def engine(make_engine: MakeEngine, request: pytest.FixtureRequest) -> Iterator[Engine]:
-    """An engine whose session reads several files in one task, or one file in several tasks."""
+    """An engine whose session reads files as `TASKS` says."""
     engine = make_engine([CODES, source("l")], [])
-    options: Mapping[str, str] = {f"spark.sql.files.{name}": value for name, value in request.param.items()}
+    options: Mapping[str, str] = {f"spark.sql.files.{name}": value for name, value in TASKS[request.param].items()}
     before = {name: engine.spark.conf.get(name) for name in options}
     for name, value in options.items():
         engine.spark.conf.set(name, value)
@@ -48,7 +53,17 @@ def engine(make_engine: MakeEngine, request: pytest.FixtureRequest) -> Iterator[
         engine.spark.conf.set(name, value or "")
 
 
-@pytest.mark.parametrize("longest", [1 << 20, 16])
+@pytest.mark.parametrize(
+    ("engine", "longest"),
+    [
+        ("usual", LONGEST),
+        ("packed", SHORTEST),
+        ("split", LONGEST),
+        ("split", SHORTEST),
+        *(pytest.param(*case, marks=pytest.mark.soak) for case in (("usual", SHORTEST), ("packed", LONGEST))),
+    ],
+    indirect=["engine"],
+)
 def test_only_the_first_of_the_lines_is_the_header(engine: Engine, monkeypatch: pytest.MonkeyPatch, longest: int) -> None:
     """Of a file that is longer than what is read for its header, any line may be the same as the header."""
     monkeypatch.setattr(text, "_LONGEST_HEADER", longest)
