@@ -14,9 +14,9 @@ from operators import AsOfJoin, CoGroup, IntervalJoin, Session, Sliding, Tumblin
 from operators.accounting import ReportsMatches
 from operators.engine_columns import FINALIZED_AT, MATCHED, WHICH
 from operators.windows import Aligned
+from tests.operators.frames import by_tag, tagged
 from tests.support.windows_model import windows_at
 
-CASES = 1_000
 SCHEMA = pa.schema({"case_id": pa.int32(), "k": pa.string(), "v": pa.int32(), "event_time": pa.timestamp("ms", "UTC")})
 ON: dict[str, Any] = {"on": ("case_id", "k")}
 SLIDING, TUMBLING = Sliding(size=20, slide=10), Tumbling(size=15)
@@ -53,11 +53,11 @@ SPECS: dict[str, tuple[ReportsMatches, Any]] = {
 }
 
 
-def _sides(seed: str) -> list[list[Row]]:
+def _sides(seed: str, cases: int) -> list[list[Row]]:
     rng = random.Random(seed)
     keys = ["a", "b", None]
     return [
-        [Row(case, rng.choice(keys), rng.randrange(3), rng.randrange(0, 60, 5)) for case in range(CASES) for _ in range(rng.randrange(4))]
+        [Row(case, rng.choice(keys), rng.randrange(3), rng.randrange(0, 60, 5)) for case in range(cases) for _ in range(rng.randrange(4))]
         for _ in range(2)
     ]
 
@@ -76,11 +76,12 @@ def _is_looked_up(partners: list[dict[tuple[int, str | None], list[Row]]], which
     return (row.t, row.v) in used
 
 
+@pytest.mark.parametrize("cases", [300, pytest.param(1_000, marks=pytest.mark.soak)])
 @pytest.mark.parametrize("name", SPECS)
-def test_matched_rows_are_those_of_the_model(spark: SparkSession, name: str) -> None:
+def test_matched_rows_are_those_of_the_model(spark: SparkSession, name: str, cases: int) -> None:
     """Equal rows of one input match alike, and count each."""
     operator, matches = SPECS[name]
-    left, right = sides = _sides(name)
+    left, right = sides = _sides(name, cases)
     partners: list[dict[tuple[int, str | None], list[Row]]] = [{}, {}]
     for which, rows in enumerate(sides):
         for row in rows:
@@ -93,12 +94,22 @@ def test_matched_rows_are_those_of_the_model(spark: SparkSession, name: str) -> 
         return any(matches(row, other) if which == 0 else matches(other, row) for other in others)
 
     wanted = Counter((which, row.t, is_matched(which, row)) for which, rows in enumerate(sides) for row in rows)
-    found = operator.matches(_frame(spark, left), _frame(spark, right))
-    finality = operator.finalized_at(_frame(spark, left), _frame(spark, right))
-    rows = [tuple(row) for row in found.select(WHICH, F.unix_millis("event_time"), MATCHED, FINALIZED_AT).collect()]
-    assert Counter(row[:3] for row in rows) == wanted
-    assert Counter((which, at) for which, _, _, at in rows) == Counter(map(tuple, finality.select(WHICH, FINALIZED_AT).collect()))
-    assert min(sum(n for (_, _, matched), n in wanted.items() if matched is flag) for flag in (True, False)) > CASES / 20
+    frames = _frame(spark, left), _frame(spark, right)
+    matched, finality = operator.matches(*frames), operator.finalized_at(*frames)
+    nothing = [F.lit(None).cast(kind) for kind in ("bigint", "boolean")]
+    found = by_tag(
+        tagged(
+            {
+                "matched": matched.select(WHICH, F.unix_millis("event_time").alias("t"), MATCHED, FINALIZED_AT),
+                "finality": finality.select(WHICH, nothing[0].alias("t"), nothing[1].alias(MATCHED), FINALIZED_AT),
+            }
+        )
+    )
+    assert Counter(row[:3] for row in found["matched"].elements()) == wanted
+    assert Counter((row[0], row[3]) for row in found["matched"].elements()) == Counter(
+        (row[0], row[3]) for row in found["finality"].elements()
+    )
+    assert min(sum(n for (_, _, matched), n in wanted.items() if matched is flag) for flag in (True, False)) > cases / 20
 
 
 def test_sessions_of_both_sides_are_matched(spark: SparkSession) -> None:
