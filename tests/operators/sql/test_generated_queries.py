@@ -22,7 +22,7 @@ from tests.support.example_counts import example_count
 TABLES = {name: Input(name, ("id", "k", "v", "t"), ("t",)) for name in ("a", "b", "c")}
 UNITS = {"SECOND": 1, "MINUTE": 60}
 MIRRORED = {">=": "<=", "<=": ">=", ">": "<", "<": ">", "=": "="}
-CASES = [80, pytest.param(1_000, marks=pytest.mark.soak)]
+CASES = [40, pytest.param(1_000, marks=pytest.mark.soak)]
 """The number of queries of each kind: in `make test`, and in `make test-soak`."""
 
 

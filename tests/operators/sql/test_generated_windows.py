@@ -17,7 +17,7 @@ from tests.support.example_counts import example_count
 
 Query = tuple[str, str]
 """A query in Flink's SQL and in DuckDB's."""
-CASES = [40, pytest.param(1_000, marks=pytest.mark.soak)]
+CASES = [24, pytest.param(1_000, marks=pytest.mark.soak)]
 """The number of queries of each kind: in `make test`, and in `make test-soak`."""
 OF_WINDOW = ["window_start", "window_end", "window_time"]
 WINDOW_TIME = "epoch_ms(epoch_ms(window_end) - 1)"
