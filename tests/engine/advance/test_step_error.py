@@ -9,7 +9,7 @@ from platform_defs.engine import StepError
 from platform_defs.engine.lake.errors import spark_condition
 from tests.conftest import MakeEngine
 from tests.support.json_rows import values_of
-from tests.support.small_sources import MINUTE, Event, land, rows_of, source
+from tests.support.small_sources import MINUTE, Event, replay, rows_of, source
 
 LARGE = 2_000_000_000
 
@@ -33,8 +33,7 @@ COUNTS = DerivedAsset(name="counts", inputs=("l",), operator=Aggregate(by="k", a
 def test_the_error_of_an_overflow_names_the_asset_and_a_wider_type_fixes_it(make_engine: MakeEngine) -> None:
     engine = make_engine([source("l")], [_windows("sum(v * v)"), _sums("sum(v * v)"), _squares("v * v"), COUNTS])
     for part, rows in enumerate([[("a", 2, 0), ("a", 3, 6 * MINUTE)], [("a", LARGE, 7 * MINUTE)], [("b", 1, 60 * MINUTE)]]):
-        land(engine, "l", f"{part}.jsonl", [Event(*row).line for row in rows])
-        engine.ingest()
+        replay(engine, [{"l": [Event(*row) for row in rows]}])
         failures = Failures(engine.assets, spark_condition)
         for name in engine.assets:
             with failures.recording(name):

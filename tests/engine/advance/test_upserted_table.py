@@ -14,7 +14,7 @@ from platform_defs.engine.inputs.progress import progress
 from platform_defs.engine.lake.small_queries import from_arrow
 from platform_defs.engine.lake.tables import Lake
 from tests.conftest import MakeEngine
-from tests.support.small_sources import MINUTE, Event, land, rows_of, source
+from tests.support.small_sources import MINUTE, Event, land, replay, rows_of, source
 
 
 class _StopError(Exception):
@@ -30,8 +30,7 @@ def _with_an_unapplied_step(make_engine: MakeEngine) -> Engine:
     total = Aggregate(by="k", aggregates={"total": "sum(v)"})
     engine = make_engine([source("s")], [DerivedAsset(name="t", inputs=("s",), operator=total)])
     for n in range(2):
-        land(engine, "s", f"{n}.jsonl", [Event("x", 1 + n, n * MINUTE).line])
-        engine.ingest()
+        replay(engine, [{"s": [Event("x", 1 + n, n * MINUTE)]}])
         faults.install(_stop if n else None)
         if n == 0:
             list(engine.advance("t"))
