@@ -15,7 +15,7 @@ from platform_defs.engine.lake import written_tables
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.table_columns import keeps_statistics
 from platform_defs.engine.lake.tables import Lake
-from tests.support.json_rows import json_rows
+from tests.support.json_rows import json_rows, json_rows_of
 from tests.support.spark_jobs import jobs_of
 
 TYPES = """
@@ -31,9 +31,9 @@ def lake(tmp_path: Path) -> Lake:
     return Lake(str(tmp_path / "lake"))
 
 
-def _feed(spark: SparkSession, lake: Lake, table: str) -> list[str]:
+def _feed(spark: SparkSession, lake: Lake, table: str) -> DataFrame:
     feed = spark.read.format("delta").option("readChangeFeed", "true").option("startingVersion", 0).option("endingVersion", 1)
-    return json_rows(feed.load(lake.path(table)).drop("_commit_timestamp"))
+    return feed.load(lake.path(table)).drop("_commit_timestamp")
 
 
 def test_deltalake_and_spark_overwrite_alike(spark: SparkSession, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,18 +45,23 @@ def test_deltalake_and_spark_overwrite_alike(spark: SparkSession, lake: Lake, mo
         (spark.sql(OTHER).where("false"), {}),
     ]
     found: dict[str, list[Any]] = {"t": [], "of_spark": []}
-    for table, states in found.items():
-        if table == "of_spark":
-            monkeypatch.setattr(written_tables, "is_written_by_deltalake", lambda _: False)
-        for number, (rows, options) in enumerate(versions, 1):
-            lake.overwrite(rows, table, {"m": number}, number=number, deletion_vectors=table == "of_spark" and number == 1, **options)
-            delta, newest = DeltaTable(lake.path(table)), lake.newest_commit(table, "m")
+    for number, (rows, options) in enumerate(versions, 1):
+        for table in found:
+            with monkeypatch.context() as patch:
+                if table == "of_spark":
+                    patch.setattr(written_tables, "is_written_by_deltalake", lambda _: False)
+                lake.overwrite(rows, table, {"m": number}, number=number, deletion_vectors=table == "of_spark" and number == 1, **options)
+        frames = {table: lake.frame(spark, table) for table in found}
+        read = json_rows_of(frames)
+        # before the columns change: Delta reads no feed across that
+        feeds = json_rows_of({table: _feed(spark, lake, table) for table in found}) if number == 2 else {}
+        for table, states in found.items():
+            newest = lake.newest_commit(table, "m")
             assert newest is not None
-            properties = {name: value for name, value in delta.metadata().configuration.items() if "DeletionVectors" not in name}
-            read = lake.frame(spark, table)
-            states.append((newest.value, newest.rows, lake.transaction(table, "tidemark"), properties, read.dtypes, json_rows(read)))
-            if number == 2:  # before the columns change: Delta reads no feed across that
-                states.append(_feed(spark, lake, table))
+            configuration = DeltaTable(lake.path(table)).metadata().configuration
+            properties = {name: value for name, value in configuration.items() if "DeletionVectors" not in name}
+            states.append((newest.value, newest.rows, lake.transaction(table, "tidemark"), properties, frames[table].dtypes, read[table]))
+            states.extend([feeds[table]] if feeds else [])
     assert found["t"] == found["of_spark"]
     assert [state[1] for state in found["t"] if isinstance(state, tuple)] == [3, 3, 1, 0]
     assert len(found["t"][2]) == 9, "three rows are inserted, then deleted, and three others inserted"
@@ -105,7 +110,8 @@ def test_an_overwrite_can_remove_the_statistics_of_a_column(
         assert newest is not None
         assert (newest.value, newest.rows) == (number, 1)
         if number > 1:  # other tests read a new table
-            assert json_rows(lake.frame(spark, "t")) == json_rows(frame)
+            rows = json_rows_of({"found": lake.frame(spark, "t"), "wanted": frame})
+            assert rows["found"] == rows["wanted"]
     assert lake.append(frames[-1], "t", {"m": 9}, after=len(frames)) == 1
     spark.sql(f"ALTER TABLE delta.`{lake.path('t')}` SET TBLPROPERTIES ('a.b' = 'c')")  # Delta checks the columns with statistics
 
