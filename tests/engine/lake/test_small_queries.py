@@ -30,6 +30,7 @@ from platform_defs.engine.lake.small_queries import (
     small_session,
 )
 from platform_defs.engine.lake.tables import Lake
+from tests.operators.frames import frame_of
 from tests.support.json_rows import json_rows
 from tests.support.spark_jobs import jobs_of
 
@@ -311,7 +312,7 @@ def test_the_rows_of_small_queries_are_those_of_the_session(files: DataFrame) ->
         "left": files.join(empty.select("g", F.lit(1).alias("one")), "g", "left").select("id", "g"),
         "few": files.groupBy("g").agg(F.sum("id").alias("id")).select("id", "g"),
         "numbered": files.select(F.row_number().over(by_group).cast("long").alias("id"), "g"),
-        "memory": files.sparkSession.createDataFrame([(1, 1), (2, None)], "id long, g long"),
+        "memory": frame_of(files.sparkSession, [(1, 1), (2, None)], "id long, g long"),
     }
     found = dict[str, DataFrame]()
     for (one, left), (other, right) in combinations(parts.items(), 2):
@@ -320,7 +321,9 @@ def test_the_rows_of_small_queries_are_those_of_the_session(files: DataFrame) ->
     every = reduce(DataFrame.unionByName, (rows.withColumn("case_id", F.lit(name)) for name, rows in found.items()))
     expected = _rows(every)
     assert len(expected) >= len(found)
-    assert _rows(plan_if_small(every)) == expected
+    small = plan_if_small(every)
+    assert small is not every
+    assert _rows(small) == expected
 
 
 def _plan(frame: DataFrame) -> str:
