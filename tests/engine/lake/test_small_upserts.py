@@ -44,9 +44,13 @@ def _frame(spark: SparkSession, rows: Changes, change: bool) -> DataFrame:
     return frame.select(*key, F.struct("v").alias("nested"), F.lit(None).cast("double").alias("none"), *[F.col("kind")] * change)
 
 
-def _create_table(spark: SparkSession, lake: Lake, table: str, *types: str) -> None:
-    rows: Changes = {name: [(None, 0, ""), *[(n, n, "") for n in range(2 if name == "boolean" else 8)]] for name in types}
-    lake.overwrite(_frame(spark, rows, change=False), table, {"m": 1}, number=1, pruned_by=KEY, change_feed=True)
+@pytest.fixture(scope="module")
+def created_folder(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a lake whose table `t` has rows of each type of key."""
+    folder = tmp_path_factory.mktemp("created")
+    rows: Changes = {name: [(None, 0, ""), *[(n, n, "") for n in range(2 if name == "boolean" else 8)]] for name in KEYS}
+    Lake(str(folder)).overwrite(_frame(spark, rows, change=False), "t", {"m": 1}, number=1, pruned_by=KEY, change_feed=True)
+    return folder
 
 
 def _changes(name: str, seed: int) -> list[tuple[int | None, int, str]]:
@@ -71,11 +75,11 @@ class Upserted:
 
 
 @pytest.fixture(scope="module")
-def upserted_lake(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Lake:
+def upserted_lake(spark: SparkSession, created_folder: Path, tmp_path_factory: pytest.TempPathFactory) -> Lake:
     """Two equal tables with rows of each type of key, each of which gets the same changes, one by deltalake and the other by Spark."""
     lake = Lake(str(tmp_path_factory.mktemp("upserted")))
-    _create_table(spark, lake, "few", *KEYS)
-    shutil.copytree(lake.path("few"), lake.path("many"))
+    for table in ("few", "many"):
+        shutil.copytree(created_folder / "t", lake.path(table))
     for step in (2, 3):
         changes = _frame(spark, {name: _changes(name, step) for name in KEYS}, change=True)
         assert lake.upsert("few", changes, KEY, is_deleted="c.`kind` = '-D'", metadata={"m": step}, number=step)
@@ -112,18 +116,10 @@ def test_an_upsert_by_deltalake_records_its_step(upserted_lake: Lake) -> None:
     assert (newest.value, upserted_lake.transaction("few", "tidemark")) == (3, 3)
 
 
-@pytest.fixture(scope="module")
-def int_table_folder(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of a lake whose table `t` has keys of type int."""
-    folder = tmp_path_factory.mktemp("int_table")
-    _create_table(spark, Lake(str(folder)), "t", "int")
-    return folder
-
-
 @pytest.fixture
-def lake(int_table_folder: Path, tmp_path: Path) -> Lake:
-    """A copy of that lake."""
-    return Lake(str(shutil.copytree(int_table_folder, tmp_path / "lake")))
+def lake(created_folder: Path, tmp_path: Path) -> Lake:
+    """A copy of the lake with the table `t`."""
+    return Lake(str(shutil.copytree(created_folder, tmp_path / "lake")))
 
 
 def test_a_step_that_was_applied_is_refused(spark: SparkSession, lake: Lake) -> None:
