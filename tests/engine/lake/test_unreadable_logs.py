@@ -115,7 +115,8 @@ def test_a_table_whose_log_cannot_be_read_is_named_and_can_be_rebuilt(
             _damage(engine, table, how)
         monkeypatch.setattr(opened_tables, "_opened", OrderedDict())
         after = make_engine(SOURCES, ASSETS)
-        _ingest_part(after, part)  # ingest does not depend on the tables
+        if intact != "pairs":  # which has yet to read the first of these batches; each other table is damaged while one is ingested
+            _ingest_part(after, part)  # ingest does not depend on the tables
         for table in damages:
             _assert_reading_is_refused(after, table)
         assert after.advance(intact), intact
