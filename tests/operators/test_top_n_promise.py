@@ -1,6 +1,8 @@
 """A Top-N with `monotonic`: rows that break the promise are found, and without such rows the kept rows give the right ranking."""
 
 import random
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import Any
 
@@ -9,9 +11,11 @@ import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from operators import TopN
 from operators.contract import PROMISE_VIOLATED, Promised
+from tests.support.json_rows import dicts_of
 from tests.support.top_n_model import Row, TopNModel
 
 CASES, BATCHES = 250, 3
@@ -72,41 +76,64 @@ def _keys_moving_back(top: TopN, model: TopNModel, rows: list[Row]) -> set[tuple
     return found
 
 
-@pytest.mark.parametrize("name", SPECS)
-def test_broken_promises_are_found_and_all_other_rankings_are_right(spark: SparkSession, name: str) -> None:
-    spec = SPECS[name]
-    top = TopN(by=("case_id", "k"), rank_end=2, unique_key=("case_id", "k", "id"), change="change", monotonic=True, **spec)
-    assert top.strategy_used == "update"
-    assert isinstance(top, Promised)
-    rng, arrivals = random.Random(name), count()
-    order = [(o.column, o.descending, o.nulls_first) for o in top.order]
-    models = {case: TopNModel(order, 2, 1, top.function, ("k",), ("k", "id"), has_changes=True) for case in range(CASES)}
-    current: DataFrame | None = None
-    found = 0
-    for seq in range(1, BATCHES + 1):
-        cases = {case: _batch(rng, case, seq, arrivals) for case in models}
-        new = spark.createDataFrame(pa.Table.from_pylist([row for rows in cases.values() for row in rows], SCHEMA))
-        if current is not None:
-            wanted = {key for case, rows in cases.items() for key in _keys_moving_back(top, models[case], rows)}
-            assert {tuple(row) for row in top.keys_moving_back(current, new).collect()} == wanted
-            violating = {case for case, *_ in wanted}
-            found += len(wanted)
-            models = {case: model for case, model in models.items() if case not in violating}
-            new, current = (frame.where(~F.col("case_id").isin([*violating])) for frame in (new, current))
-            leaderboard = top.fold(current, new).toArrow()
+class _Run:
+    """The cases of a spec, batch by batch: what Spark finds and ranks, and the models. Cases with a broken promise are left out later."""
+
+    def __init__(self, spark: SparkSession, name: str) -> None:
+        self._spark, self._rng, self._arrivals = spark, random.Random(name), count()
+        self.top = TopN(by=("case_id", "k"), rank_end=2, unique_key=("case_id", "k", "id"), change="change", monotonic=True, **SPECS[name])
+        order = [(o.column, o.descending, o.nulls_first) for o in self.top.order]
+        self.models = {case: TopNModel(order, 2, 1, self.top.function, ("k",), ("k", "id"), has_changes=True) for case in range(CASES)}
+        self._current: DataFrame | None = None
+        self._schema, self._violating_keys = pa.schema([]), set[tuple[Any, ...]]()
+        self.found = 0
+
+    def frames(self, seq: int) -> dict[str, DataFrame]:
+        """The leaderboard after a batch; after the first one also the keys that move back, whose cases are not in the leaderboard."""
+        rows_by_case = {case: _batch(self._rng, case, seq, self._arrivals) for case in self.models}
+        new, frames = self._frame([row for rows in rows_by_case.values() for row in rows]), dict[str, DataFrame]()
+        if self._current is None:
+            frames["leaderboard"] = self.top(new)
         else:
-            leaderboard = top(new).toArrow()
-        current = spark.createDataFrame(leaderboard)
-        for case, model in models.items():
-            for row in cases[case]:
+            frames["moving back"] = self.top.keys_moving_back(self._current, new)
+            keys = [_keys_moving_back(self.top, self.models[case], rows) for case, rows in rows_by_case.items()]
+            self._violating_keys = {key for of_case in keys for key in of_case}
+            violating = {case for case, *_ in self._violating_keys}
+            self.models = {case: model for case, model in self.models.items() if case not in violating}
+            frames["leaderboard"] = self.top.fold(*(f.where(~F.col("case_id").isin([*violating])) for f in (self._current, new)))
+        for case, model in self.models.items():
+            for row in rows_by_case[case]:
                 model.apply(row)
-        ranked = [
-            (row["case_id"], row["k"], row["id"], row["v"], row["seq"], row["arrival"]) for m in models.values() for row, _ in m.ranks()
-        ]
+        self._schema = to_arrow_schema(frames["leaderboard"].schema)
+        return frames
+
+    def check(self, found: Mapping[str, list[dict[str, Any]]]) -> None:
+        """Compare the rows of the frames with the models."""
         columns = ("case_id", "k", "id", "v", "seq", "arrival")
-        assert sorted((tuple(row[c] for c in columns) for row in leaderboard.to_pylist()), key=repr) == sorted(ranked, key=repr)
-    assert found > CASES / 10
-    assert len(models) > CASES / 5
+        ranked = Counter(tuple(row[c] for c in columns) for model in self.models.values() for row, _ in model.ranks())
+        assert Counter(tuple(row[c] for c in columns) for row in found["leaderboard"]) == ranked
+        if self._current is not None:
+            assert {tuple(row.values()) for row in found["moving back"]} == self._violating_keys
+            self.found += len(self._violating_keys)
+        self._current = self._frame(found["leaderboard"], self._schema)
+
+    def _frame(self, rows: Sequence[Mapping[str, Any]], schema: pa.Schema = SCHEMA) -> DataFrame:
+        return self._spark.createDataFrame(pa.Table.from_pylist([*rows], schema))
+
+
+def test_broken_promises_are_found_and_all_other_rankings_are_right(spark: SparkSession) -> None:
+    """One query has the rows of all specs after a batch."""
+    runs = {name: _Run(spark, name) for name in SPECS}
+    for run in runs.values():
+        assert run.top.strategy_used == "update"
+        assert isinstance(run.top, Promised)
+    for seq in range(1, BATCHES + 1):
+        found = dicts_of({(name, kind): rows for name, run in runs.items() for kind, rows in run.frames(seq).items()})
+        for name, run in runs.items():
+            run.check({kind: rows for (spec, kind), rows in found.items() if spec == name})
+    for name, run in runs.items():
+        assert run.found > CASES / 10, name
+        assert len(run.models) > CASES / 5, name
 
 
 def test_a_fold_fails_if_a_kept_row_moves_back(spark: SparkSession) -> None:
