@@ -6,6 +6,7 @@ Flink's joined and coGrouped streams are one window operator over the union of b
 import random
 from collections import Counter
 from collections.abc import Iterator
+from functools import cache
 from typing import Any, NamedTuple, get_args
 
 import pyarrow as pa
@@ -130,24 +131,36 @@ COLUMNS = (
 )
 
 
-@pytest.mark.parametrize("name", PARAMETERS)
-def test_groups_and_joins_equal_those_of_a_simulated_window_operator_over_both_inputs(spark: SparkSession, name: str) -> None:
-    """One query has the groups and the joined rows. Ids are compared as text."""
-    window, trigger, lateness, how = PARAMETERS[name]
+@cache
+def _cases(name: str) -> list[list[InputRow]]:
     rng = random.Random(name)
-    cases = [_case(rng) for _ in range(CASES)]
-    frames, given = _frames(spark, cases), {"on": ("case_id", "k"), "window": window, "allowed_lateness": lateness, "purging": trigger}
-    groups, joined = CoGroup(**given)(*frames), WindowJoin(how=how, **given)(*frames)
-    group_ids = [f"string(array_sort(transform({side}, row -> row.id)))" for side in ("left", "right")]
-    joined_ids = ["string(id)", "string(null)"] if how in ("semi", "anti") else ["string(left_id)", "string(right_id)"]
-    selected = {"groups": (groups, group_ids), "joined": (joined, joined_ids)}
-    found = by_tag(tagged({tag: rows.selectExpr("case_id", "k", *COLUMNS, *_with_aliases(ids)) for tag, (rows, ids) in selected.items()}))
+    return [_case(rng) for _ in range(CASES)]
 
-    firings = [(n, *firing) for n, case in enumerate(cases) for firing in _firings(case, window, trigger, lateness)]
-    assert found["groups"] == Counter(
+
+@pytest.fixture(scope="module")
+def results(spark: SparkSession) -> dict[str, Counter[tuple[Any, ...]]]:
+    """The groups and the joined rows by the name of the parameters; one query has all of them. Ids are text."""
+    selected: dict[str, DataFrame] = {}
+    for name, (window, trigger, lateness, how) in PARAMETERS.items():
+        frames = _frames(spark, _cases(name))
+        given: dict[str, Any] = {"on": ("case_id", "k"), "window": window, "allowed_lateness": lateness, "purging": trigger}
+        group_ids = [f"string(array_sort(transform({side}, row -> row.id)))" for side in ("left", "right")]
+        joined_ids = ["string(id)", "string(null)"] if how in ("semi", "anti") else ["string(left_id)", "string(right_id)"]
+        selected[f"{name}: groups"] = CoGroup(**given)(*frames).selectExpr("case_id", "k", *COLUMNS, *_with_aliases(group_ids))
+        selected[f"{name}: joined"] = WindowJoin(how=how, **given)(*frames).selectExpr("case_id", "k", *COLUMNS, *_with_aliases(joined_ids))
+    return by_tag(tagged(selected))
+
+
+@pytest.mark.parametrize("name", PARAMETERS)
+def test_groups_and_joins_equal_those_of_a_simulated_window_operator_over_both_inputs(
+    results: dict[str, Counter[tuple[Any, ...]]], name: str
+) -> None:
+    window, trigger, lateness, how = PARAMETERS[name]
+    firings = [(n, *firing) for n, case in enumerate(_cases(name)) for firing in _firings(case, window, trigger, lateness)]
+    assert results[f"{name}: groups"] == Counter(
         (n, k, *_bounds_number_and_times(firing), str(left), str(right)) for n, k, firing, left, right in firings
     )
-    assert found["joined"] == Counter(
+    assert results[f"{name}: joined"] == Counter(
         (n, k, *_bounds_number_and_times(firing), *[None if i is None else str(i) for i in result])
         for n, k, firing, left, right in firings
         for result in _joined(how, k, left, right)
@@ -155,7 +168,7 @@ def test_groups_and_joins_equal_those_of_a_simulated_window_operator_over_both_i
     assert sum(firing.number > 1 for _, _, firing, _, _ in firings) > 50
     assert sum(bool(left and right) for *_, left, right in firings) > 100
     assert any(firing.at > firing.window[1] - 1 for _, _, firing, _, _ in firings) == (lateness > 0)
-    assert sum(number > 1 for _, _, _, _, number, *_ in found["joined"]) > 20
+    assert sum(number > 1 for _, _, _, _, number, *_ in results[f"{name}: joined"]) > 20
 
 
 def _with_aliases(ids: list[str]) -> list[str]:
