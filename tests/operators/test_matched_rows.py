@@ -76,12 +76,29 @@ def _is_looked_up(partners: list[dict[tuple[int, str | None], list[Row]]], which
     return (row.t, row.v) in used
 
 
-@pytest.mark.parametrize("cases", [300, pytest.param(1_000, marks=pytest.mark.soak)])
+@pytest.fixture(scope="module", params=[300, pytest.param(1_000, marks=pytest.mark.soak)])
+def cases(request: pytest.FixtureRequest) -> int:
+    """The number of cases."""
+    return request.param
+
+
+@pytest.fixture(scope="module")
+def found(spark: SparkSession, cases: int) -> dict[str, Counter[tuple[Any, ...]]]:
+    """For each spec the rows with whether they are matched, and their finality; one query has all of them."""
+    frames, nothing = dict[str, DataFrame](), [F.lit(None).cast("bigint").alias("t"), F.lit(None).cast("boolean").alias(MATCHED)]
+    for name, (operator, _) in SPECS.items():
+        sides = [_frame(spark, rows) for rows in _sides(name, cases)]
+        matched, finality = operator.matches(*sides), operator.finalized_at(*sides)
+        frames[f"{name}: matched"] = matched.select(WHICH, F.unix_millis("event_time").alias("t"), MATCHED, FINALIZED_AT)
+        frames[f"{name}: finality"] = finality.select(WHICH, *nothing, FINALIZED_AT)
+    return by_tag(tagged(frames))
+
+
 @pytest.mark.parametrize("name", SPECS)
-def test_matched_rows_are_those_of_the_model(spark: SparkSession, name: str, cases: int) -> None:
+def test_matched_rows_are_those_of_the_model(found: dict[str, Counter[tuple[Any, ...]]], cases: int, name: str) -> None:
     """Equal rows of one input match alike, and count each."""
-    operator, matches = SPECS[name]
-    left, right = sides = _sides(name, cases)
+    _, matches = SPECS[name]
+    sides = _sides(name, cases)
     partners: list[dict[tuple[int, str | None], list[Row]]] = [{}, {}]
     for which, rows in enumerate(sides):
         for row in rows:
@@ -94,21 +111,9 @@ def test_matched_rows_are_those_of_the_model(spark: SparkSession, name: str, cas
         return any(matches(row, other) if which == 0 else matches(other, row) for other in others)
 
     wanted = Counter((which, row.t, is_matched(which, row)) for which, rows in enumerate(sides) for row in rows)
-    frames = _frame(spark, left), _frame(spark, right)
-    matched, finality = operator.matches(*frames), operator.finalized_at(*frames)
-    nothing = [F.lit(None).cast(kind) for kind in ("bigint", "boolean")]
-    found = by_tag(
-        tagged(
-            {
-                "matched": matched.select(WHICH, F.unix_millis("event_time").alias("t"), MATCHED, FINALIZED_AT),
-                "finality": finality.select(WHICH, nothing[0].alias("t"), nothing[1].alias(MATCHED), FINALIZED_AT),
-            }
-        )
-    )
-    assert Counter(row[:3] for row in found["matched"].elements()) == wanted
-    assert Counter((row[0], row[3]) for row in found["matched"].elements()) == Counter(
-        (row[0], row[3]) for row in found["finality"].elements()
-    )
+    rows = [*found[f"{name}: matched"].elements()]
+    assert Counter(row[:3] for row in rows) == wanted
+    assert Counter((row[0], row[3]) for row in rows) == Counter((row[0], row[3]) for row in found[f"{name}: finality"].elements())
     assert min(sum(n for (_, _, matched), n in wanted.items() if matched is flag) for flag in (True, False)) > cases / 20
 
 
