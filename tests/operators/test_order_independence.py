@@ -16,7 +16,8 @@ from pyspark.sql import functions as F
 from operators import Aggregate, CoGroup, OperatorError, Sliding, Tumbling, WindowedAggregate
 from tests.operators.frames import frame, tagged
 
-CASES = 1_000
+NUMBERS = [400, pytest.param(1_000, marks=pytest.mark.soak)]
+"""The number of cases."""
 SCHEMA = pa.schema({"case_id": pa.int32(), "x": pa.float64(), "y": pa.float64(), "n": pa.int64(), "event_time": pa.timestamp("us", "UTC")})
 Row = tuple[int, float | None, float | None, int, int]
 
@@ -38,18 +39,18 @@ ORDERS: list[Callable[[list[Row]], list[Row]]] = [
 ]
 
 
-def _cases() -> list[Row]:
+def _cases(number: int) -> list[Row]:
     rng = random.Random(20)
     rows: list[Row] = []
-    for case in range(CASES):
+    for case in range(number):
         value = VALUES[case % len(VALUES)]
         big = rng.choice([1, 1 << 60])
         rows += [(case, value(rng), value(rng), big + rng.randrange(100), 0) for _ in range(rng.randrange(1, 12))]
     return rows
 
 
-def _by_case(rows: list[Row]) -> dict[int, list[Row]]:
-    found: dict[int, list[Row]] = {case: [] for case in range(CASES)}
+def _by_case(rows: list[Row], cases: int) -> dict[int, list[Row]]:
+    found: dict[int, list[Row]] = {case: [] for case in range(cases)}
     for row in rows:
         found[row[0]].append(row)
     return found
@@ -89,18 +90,19 @@ def test_sparks_own_sum_of_doubles_depends_on_the_order_of_its_rows(spark: Spark
     assert [operator(one).collect()[0]["total"] for one in frames] == [1.0, 1.0]
 
 
-def test_sums_and_averages_are_those_of_the_exact_sum(spark: SparkSession) -> None:
-    rows = _cases()
+@pytest.mark.parametrize("cases", NUMBERS)
+def test_sums_and_averages_are_those_of_the_exact_sum(spark: SparkSession, cases: int) -> None:
+    rows = _cases(cases)
     aggregates = {"total": "0 + sum(x)", "mean": "avg(x)", "positive": "1 * sum(x) FILTER (WHERE x > 0)", "whole": "avg(n)"}
-    found, by_case = _in_orders(spark, rows, aggregates), _by_case(rows)
-    for case in range(CASES):
+    found, by_case = _in_orders(spark, rows, aggregates), _by_case(rows, cases)
+    for case in range(cases):
         values = [x for _, x, *_ in by_case[case] if x is not None]
         numbers = [n for _, _, _, n, _ in by_case[case]]
         positive = [x for x in values if x > 0 or math.isnan(x)]  # Spark's NaN is larger than any other value
         wanted = (_sum(values), _average(values), _sum(positive), float(sum(numbers)) / len(numbers))
         for order in found:
             assert all(map(_same, order[case], wanted)), (case, order[case], wanted)
-    assert len(found[0]) == CASES
+    assert len(found[0]) == cases
 
 
 ONE_COLUMN = ("stddev", "std", "stddev_samp", "stddev_pop", "variance", "var_samp", "var_pop", "skewness", "kurtosis")
@@ -153,16 +155,17 @@ def _moments_of_two(pairs: Sequence[tuple[float, float]]) -> dict[str, float | N
     }
 
 
-def test_statistics_equal_those_of_exact_fractions_in_every_order(spark: SparkSession) -> None:
+@pytest.mark.parametrize("cases", NUMBERS)
+def test_statistics_equal_those_of_exact_fractions_in_every_order(spark: SparkSession, cases: int) -> None:
     rng = random.Random(7)
     rows: list[Row] = []
-    for case in range(CASES):
+    for case in range(cases):
         values = [None, *(rng.randrange(-40, 40) / 10 for _ in range(3))]
         rows += [(case, rng.choice(values), rng.choice(values), 0, 0) for _ in range(rng.randrange(1, 8))]
     aggregates = {name: f"{name}(x)" for name in ONE_COLUMN} | {name: f"{name}(y, x)" for name in (*TWO_COLUMNS, *REGRESSIONS)}
-    found, by_case = _in_orders(spark, rows, aggregates), _by_case(rows)
+    found, by_case = _in_orders(spark, rows, aggregates), _by_case(rows, cases)
     spread = 0
-    for case in range(CASES):
+    for case in range(cases):
         own = [(y, x) for _, x, y, *_ in by_case[case]]
         one = _moments([x for _, x in own if x is not None])
         two = _moments_of_two([(y, x) for y, x in own if y is not None and x is not None])
@@ -174,7 +177,7 @@ def test_statistics_equal_those_of_exact_fractions_in_every_order(spark: SparkSe
             assert (value is None) == (expected is None), (case, name, value, expected)
             assert value is None or expected is None or math.isclose(value, expected, rel_tol=1e-6, abs_tol=1e-9), (case, name)
             spread += value is not None and value != 0
-    assert spread > 5 * CASES
+    assert spread > 5 * cases
 
 
 def _is_nearly_flat(rows: Sequence[tuple[float | None, float | None]]) -> bool:
