@@ -115,13 +115,13 @@ def test_lateness_decisions(spark: SparkSession) -> None:
 
 
 class _Decisions:
-    """Random rows of 50 keys, and the lateness decisions of Spark and of the model. Sessions are short, so that some are cut."""
+    """Random rows of some keys, and the lateness decisions of Spark and of the model. Sessions are short, so that some are cut."""
 
-    def __init__(self, lateness: int) -> None:
+    def __init__(self, lateness: int, keys: int) -> None:
         self._lateness, self._rng, self._ids = lateness, random.Random(5), count()
         short = Session(gap=GAP, longest=3 * GAP)
         self._counted = WindowedAggregate(by="k", window=short, aggregates={"n": "count(*)"}, allowed_lateness=lateness)
-        self._models = {str(k): SessionsModel(GAP, short.longest_ms, lateness) for k in range(50)}
+        self._models = {str(k): SessionsModel(GAP, short.longest_ms, lateness) for k in range(keys)}
         self._rows = list[dict[str, Any]]()
         self.kinds = set[str]()
 
@@ -147,9 +147,10 @@ class _Decisions:
         return wanted
 
 
-def test_lateness_decisions_equal_the_model_batch_by_batch(spark: SparkSession) -> None:
+@pytest.mark.parametrize("keys", [20, pytest.param(50, marks=pytest.mark.soak)])
+def test_lateness_decisions_equal_the_model_batch_by_batch(spark: SparkSession, keys: int) -> None:
     """Without and with an allowed lateness; one query decides for both."""
-    runs = {lateness: _Decisions(lateness) for lateness in (0, 15)}
+    runs = {lateness: _Decisions(lateness, keys) for lateness in (0, 15)}
     for newest in (30, 45, 60):
         frames = [run.decide_by_spark(spark, newest).select(F.lit(lateness), "arrival", SESSION) for lateness, run in runs.items()]
         found: dict[int, dict[int, tuple[int, int] | None]] = {lateness: {} for lateness in runs}
