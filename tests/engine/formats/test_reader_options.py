@@ -38,7 +38,7 @@ def test_an_option_is_either_legal_or_without_effect() -> None:
 _ZONES = ["UTC", "Europe/Berlin", "+01:00", "-3", "UTC+1", "GMT+01:00", "Z", "PST", "+18:00", "XYZ", "Mars", "", "+25", "+18:30", "+5:99"]
 _BOOLEANS = ["true", "FALSE", "maybe", " true", ""]
 _WHOLE_NUMBERS = ["100", "+100", "1e3", " 5", "-1", "-2", "0", "2147483648", ""]
-_VALUES = {
+_VALUES: dict[str, dict[str, list[str]]] = {
     "CSV": {
         "ignoreLeadingWhiteSpace": _BOOLEANS,
         "comment": ["#", "", "##"],
@@ -60,6 +60,19 @@ _VALUES = {
     },
 }
 
+_SOME = {
+    "CSV": _VALUES["CSV"] | {"maxCharsPerColumn": ["-1", "-2", "0", "1e3"], "inputBufferSize": ["100", "0"]},
+    "JSON": {
+        "allowComments": _BOOLEANS,
+        "enableDateTimeParsingFallback": ["FALSE", "maybe"],
+        "maxNestingDepth": _WHOLE_NUMBERS,
+        "maxNumLen": ["100", "0"],
+        "maxStringLen": ["100", "0"],
+        "timeZone": ["Europe/Berlin", "Mars", "+25"],
+    },
+}
+"""Every value for one option of each kind, and some of them for the other options that have the same rule."""
+
 ByOption = Mapping[tuple[str, str], Any]
 """Something for each option with a value."""
 
@@ -75,15 +88,27 @@ def _read_first_fields(rows: DataFrame, columns: ByOption) -> ByOption:
     return {value: row and row.a for value, row in zip(columns, found, strict=True)}
 
 
-@pytest.mark.parametrize("kind", _VALUES)
-def test_a_value_is_legal_if_spark_reads_a_row_with_it(spark: SparkSession, kind: str) -> None:
+def test_some_values_are_legal_and_illegal_ones_of_every_option() -> None:
+    for kind, options in _VALUES.items():
+        assert _SOME[kind].keys() == options.keys()
+        for option, some in _SOME[kind].items():
+            assert {*some} <= {*options[option]}
+            assert {legal_values(option, value) is None for value in some} == {True, False}, option
+
+
+@pytest.mark.parametrize(
+    ("kind", "values"),
+    [
+        *[pytest.param(kind, _SOME[kind], id=kind) for kind in _SOME],
+        *[pytest.param(kind, _VALUES[kind], id=f"{kind}, every value", marks=pytest.mark.soak) for kind in _VALUES],
+    ],
+)
+def test_a_value_is_legal_if_spark_reads_a_row_with_it(spark: SparkSession, kind: str, values: dict[str, list[str]]) -> None:
     """One query reads a row with each legal value; for an illegal one, Spark needs a query of its own, since it may raise an error."""
     read, row = (F.from_csv, "a,1.5") if kind == "CSV" else (F.from_json, '{"a": "a", "b": 1.5}')
     rows = spark.sql(f"VALUES ('{row}') AS t(value)")
     columns = {
-        (option, value): read("value", "a STRING, b STRING", {option: value})
-        for option, values in _VALUES[kind].items()
-        for value in values
+        (option, value): read("value", "a STRING, b STRING", {option: value}) for option, of_option in values.items() for value in of_option
     }
     legal = {value: column for value, column in columns.items() if legal_values(*value) is None}
     assert _read_first_fields(rows, legal) == dict.fromkeys(legal, "a")
