@@ -43,9 +43,9 @@ def test_a_source_is_joined_with_itself(make_engine: MakeEngine) -> None:
         engine.advance(table.name)
         frames[table.name] = _without_positions(engine.views.table(table.name))
     found = json_rows_of(frames | {f"{name}, all rows": _without_positions(join(rows, rows)) for name, join in OPERATORS.items()})
-    for table in [*stepwise, *at_once]:
+    for table in stepwise:  # a table with the same rows has the same account
         name = table.name
-        assert found[name] == found[f"{name.removesuffix('_at_once')}, all rows"], name
+        assert found[name] == found[f"{name}_at_once"] == found[f"{name}, all rows"], name
         by_day = engine.accounts.days(name)
         assert all(account.holds for account in by_day), name
         assert {account.side for account in by_day} == {"l"}
@@ -68,16 +68,13 @@ def test_each_side_of_a_join_of_a_source_with_itself_has_its_own_preparation(mak
         DerivedAsset(name="both", inputs=("l", "l"), operator=join, prepare={"l": Preparation(select="k, v AS w", where="v > 3")}),
     ]
     engine = make_engine([source("l")], tables)
-    for batch in BATCHES[:2]:
-        replay(engine, [{"l": batch}])
-        for table in tables:
-            engine.advance(table.name)
+    replay(engine, [{"l": batch} for batch in BATCHES[:2]])
     engine.drain()
     for table in tables:
         engine.advance(table.name)
-        by_day = engine.accounts.days(table.name)
-        assert all(account.holds for account in by_day), table.name
-    assert sum(account.filtered for account in engine.accounts.days("sides")) == 4 + 2
+    by_day = {table.name: engine.accounts.days(table.name) for table in tables}
+    assert all(account.holds for of_table in by_day.values() for account in of_table), by_day
+    assert sum(account.filtered for account in by_day["sides"]) == 4 + 2
     assert rows_of(engine.views.table("sides"), "k", "v", "later") == [
         ("a", 1, 3),
         ("a", 1, 4),
