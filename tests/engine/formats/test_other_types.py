@@ -10,7 +10,6 @@ from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
-import pytest
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
@@ -19,7 +18,6 @@ from platform_defs.engine import Engine
 from tests.conftest import MakeEngine
 from tests.support.small_sources import START, iso, land, rows_of, source
 
-pytestmark = pytest.mark.compiled
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 LATER = "; the first file with this column had that type: send it as that type, or under another name"
 HUGE = "contains a decimal with an exponent of five digits or more"
