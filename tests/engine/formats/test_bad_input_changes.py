@@ -20,7 +20,7 @@ from platform_defs.engine.inputs.stored_rows import read_log
 from platform_defs.engine.ledger.ledger import SourceBatch
 from tests.conftest import MakeEngine
 from tests.support.clock import NOON, Clock
-from tests.support.small_sources import DAY, HOUR, MINUTE, ROW, START, Event, iso, join, land, rows_of, source
+from tests.support.small_sources import DAY, HOUR, MINUTE, ROW, START, Event, iso, join, land, replay, rows_of, source
 
 CHANGED = "malformed: the file changed after it was read; its new rows can be ingested under another name"
 EMPTY, MISSING = "malformed: the file is empty", "malformed: the file was deleted before it was read"
@@ -135,9 +135,7 @@ WIDE = StructType([*ROW.fields]).add("w", "string")
 def test_new_columns_are_ignored_refused_or_added(make_engine: MakeEngine) -> None:
     sources = [source("l", new_columns="add"), source("r"), source("out", new_columns="quarantine")]
     engine = make_engine(sources, [join()])
-    for name in ("l", "r", "out"):
-        land(engine, name, "1.jsonl", [_line("a")])
-    engine.ingest()
+    replay(engine, [{name: [Event("a", 1, 0)] for name in ("l", "r", "out")}])  # two batches: the rows, and the watermarks
     engine.advance("pairs")
 
     odd = {"_x": 1, "seq": 2, "a b": 3, "": 4}
@@ -153,24 +151,24 @@ def test_new_columns_are_ignored_refused_or_added(make_engine: MakeEngine) -> No
     counts = {s.source: (s.accepted, s.quarantined) for s in batch}
     assert counts == {"l": (4, 4), "r": (2, 0), "out": (1, 3)}
     reason = "malformed: it has columns that the contract does not name: "
-    assert _quarantine_reasons(engine, "out", 2) == [("2.csv", f"{reason}w"), ("2.jsonl", f"{reason}w"), ("2.parquet", f"{reason}n")]
-    assert {found for _, found in _quarantine_reasons(engine, "l", 2)} == {reason + n for n in odd}
+    assert _quarantine_reasons(engine, "out", 3) == [("2.csv", f"{reason}w"), ("2.jsonl", f"{reason}w"), ("2.parquet", f"{reason}n")]
+    assert {found for _, found in _quarantine_reasons(engine, "l", 3)} == {reason + n for n in odd}
     added = [("a", None, None), ("b", "7", None), ("c", None, None), ("d", "8", None), ("p", None, 5)]
     assert rows_of(engine.views.table("events/l"), "k", "w", "n") == added
-    assert read_log(engine.workspace, "l", 2).columns == ["seq", "arrival", "event_time", "event_time_raw", "k", "v", "ts"]
+    assert read_log(engine.workspace, "l", 3).columns == ["seq", "arrival", "event_time", "event_time_raw", "k", "v", "ts"]
 
     fix = "the first file with this column had that type: send it as that type, or under another name"
     land(engine, "l", "3.jsonl", [_line("e", n="six", w=None, ts=iso(START + 3 * HOUR))])
     land(engine, "r", "3.jsonl", [_line("e", ts=iso(START + 3 * HOUR))])
     engine.ingest()
-    assert _quarantine_reasons(engine, "l", 3) == [("3.jsonl", f"type: n is no bigint; {fix}")]
+    assert _quarantine_reasons(engine, "l", 4) == [("3.jsonl", f"type: n is no bigint; {fix}")]
     engine.drain()
     engine.advance("pairs")
     assert all(account.holds for account in engine.accounts.days("pairs"))
     assert rows_of(engine.views.table("pairs").where("right_v is not null and left_v is not null"), "k") == [("a",), ("b",), ("c",)]
 
     declared = make_engine([source("l", schema=WIDE), source("r"), source("out")], [join()])
-    assert rows_of(read_log(declared.workspace, "l", 3).where("w is not null"), "k", "w") == [("b", "7"), ("d", "8")]
+    assert rows_of(read_log(declared.workspace, "l", 4).where("w is not null"), "k", "w") == [("b", "7"), ("d", "8")]
     later = make_engine([source("l"), source("r", schema=WIDE), source("out")], [join()])
     land(later, "r", "4.jsonl", [_line("f", w=9, ts=iso(START + 3 * HOUR))])
     later.ingest()
@@ -234,9 +232,10 @@ def _ingest_one_key(engine: Engine, file: str, rows: int, step: int, key: str) -
     return ingested
 
 
-def test_many_rows_of_one_key_are_ingested(make_engine: MakeEngine) -> None:
-    """Work that grows with the square of the rows of a key would not end."""
-    same_rows, apart_rows = 100_000, 50_000
+@pytest.mark.parametrize("same_rows", [20_000, pytest.param(100_000, marks=pytest.mark.soak)])
+def test_many_rows_of_one_key_are_ingested(make_engine: MakeEngine, same_rows: int) -> None:
+    """Work that grows with the square of the rows of a key would take minutes. For so many rows, Spark finds the duplicates."""
+    apart_rows = same_rows // 2
     engine = make_engine([source("l", unique_key=("k",), duplicate_horizon="1 second")], [])
     same = _ingest_one_key(engine, "same.parquet", same_rows, 0, "same")
     assert (same.rows_read, same.accepted, same.duplicate) == (same_rows, 1, same_rows - 1)
