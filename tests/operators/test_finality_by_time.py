@@ -2,6 +2,7 @@
 
 from collections import Counter
 from dataclasses import dataclass
+from functools import reduce
 from typing import Any
 
 import pytest
@@ -27,6 +28,7 @@ from operators import (
 from operators.accounting import ReportsFinality, finalized_by_time
 from operators.engine_columns import EVENT_TIME, FINALIZED_AT, WHICH
 from operators.timing import timestamp
+from tests.operators.frames import by_tag, tagged
 
 GAPS = Sliding(size=4, slide=10)
 COUNT = WindowedAggregate(by="k", window=Tumbling(size=7, offset=-3), aggregates={"n": "count(*)"})
@@ -51,16 +53,24 @@ def _rows(spark: SparkSession) -> DataFrame:
     return spark.range(-40, 42).select(F.lit("a").alias("k"), F.lit(1).alias("v"), time)
 
 
-@pytest.mark.parametrize("operator", OPERATORS.values(), ids=OPERATORS)
-def test_the_expression_is_what_the_operator_reports(spark: SparkSession, operator: Any) -> None:
-    rows, sides = _rows(spark), range(len(operator.inputs))
-    found: Counter[tuple[Any, ...]] = Counter()
-    for which in sides:
-        final_at = finalized_by_time(operator, which, F.col(EVENT_TIME))
-        assert final_at is not None
-        found.update(map(tuple, rows.select(F.lit(which), EVENT_TIME, final_at).collect()))
-    reported = operator.finalized_at(*[rows for _ in sides]).select(WHICH, EVENT_TIME, FINALIZED_AT)
-    assert found == Counter(map(tuple, reported.collect()))
+@pytest.fixture(scope="module")
+def finalities(spark: SparkSession) -> dict[str, Counter[tuple[Any, ...]]]:
+    """When the rows of each operator are final, by the expression and as the operator reports it; one query has all of them."""
+    rows, frames = _rows(spark), dict[str, DataFrame]()
+    for name, operator in OPERATORS.items():
+        by_side: list[DataFrame] = []
+        for which in range(len(operator.inputs)):
+            final_at = finalized_by_time(operator, which, F.col(EVENT_TIME))
+            assert final_at is not None
+            by_side.append(rows.select(F.lit(which).alias(WHICH), EVENT_TIME, final_at.alias(FINALIZED_AT)))
+        frames[f"{name}: by time"] = reduce(DataFrame.union, by_side)
+        frames[f"{name}: reported"] = operator.finalized_at(*[rows for _ in by_side]).select(WHICH, EVENT_TIME, FINALIZED_AT)
+    return by_tag(tagged(frames))
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_the_expression_is_what_the_operator_reports(finalities: dict[str, Counter[tuple[Any, ...]]], name: str) -> None:
+    assert finalities[f"{name}: by time"] == finalities[f"{name}: reported"]
 
 
 @pytest.mark.parametrize(

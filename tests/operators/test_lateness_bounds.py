@@ -49,15 +49,26 @@ OPERATORS: dict[str, Any] = {
 }
 
 
-@pytest.mark.parametrize("operator", OPERATORS.values(), ids=OPERATORS)
-def test_rows_before_the_bound_are_those_for_which_late_is_true(spark: SparkSession, operator: Any) -> None:
-    marks = range(-12, 13)
-    times = spark.range(-40, 40).join(spark.range(marks.start, marks.stop).withColumnRenamed("id", "mark"))
-    late = operator.late(timestamp(F.col("id")), timestamp(F.col("mark")))
-    decided = {(row["mark"], row["id"]) for row in times.where(late).collect()}
-    bounds = {mark: late_before(operator, mark) for mark in marks}
+MARKS, TIMES = range(-12, 13), range(-40, 40)
+
+
+@pytest.fixture(scope="module")
+def late_times(spark: SparkSession) -> dict[str, set[tuple[int, int]]]:
+    """For each operator the watermarks with the times that are late then; one query decides for all."""
+    times = spark.range(TIMES.start, TIMES.stop).join(spark.range(MARKS.start, MARKS.stop).withColumnRenamed("id", "mark"))
+    late = [operator.late(timestamp(F.col("id")), timestamp(F.col("mark"))) for operator in OPERATORS.values()]
+    found: dict[str, set[tuple[int, int]]] = {name: set() for name in OPERATORS}
+    for mark, time, *are_late in times.select("mark", "id", *late).collect():
+        for name, is_late in zip(OPERATORS, are_late, strict=True):
+            found[name] |= {(mark, time)} if is_late else set()
+    return found
+
+
+@pytest.mark.parametrize("name", OPERATORS)
+def test_rows_before_the_bound_are_those_for_which_late_is_true(late_times: dict[str, set[tuple[int, int]]], name: str) -> None:
+    bounds = {mark: late_before(OPERATORS[name], mark) for mark in MARKS}
     assert all(bound is not None for bound in bounds.values())
-    assert decided == {(mark, time) for mark, bound in bounds.items() for time in range(-40, 40) if bound is not None and time < bound}
+    assert late_times[name] == {(mark, time) for mark, bound in bounds.items() for time in TIMES if bound is not None and time < bound}
 
 
 @dataclass(frozen=True)
