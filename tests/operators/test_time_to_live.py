@@ -12,6 +12,7 @@ from pyspark.sql import SparkSession
 
 from operators import Aggregate, ByKey, ColumnError, Deduplicate, Kept, NewRows, OperatorError, Tumbling
 from operators.contract import Operator
+from tests.support.json_rows import dicts_of
 
 CASES, TTL = 1_000, 10_000
 SCHEMA = pa.schema(
@@ -69,18 +70,23 @@ def _deduplicated(name: str, rows: list[Row]) -> tuple[Any, ...]:
     return row["v"], row["arrival"]
 
 
+@pytest.fixture(scope="module")
+def results(spark: SparkSession) -> dict[str, list[Row]]:
+    """The rows of each operator's result; one query has all of them."""
+    rows = _rows()
+    frame = spark.createDataFrame(pa.Table.from_pylist(random.Random(1).sample(rows, len(rows)), SCHEMA)).repartition(3)
+    return dicts_of({name: operator(frame) for name, operator in OPERATORS.items()})
+
+
 @pytest.mark.parametrize("name", OPERATORS)
-def test_rows_before_a_gap_longer_than_the_ttl_do_not_count(spark: SparkSession, name: str) -> None:
-    rows, operator = _rows(), OPERATORS[name]
+def test_rows_before_a_gap_longer_than_the_ttl_do_not_count(results: dict[str, list[Row]], name: str) -> None:
     by_key: dict[Any, list[Row]] = {}
-    for row in rows:
+    for row in _rows():
         by_key.setdefault((row["case_id"], row["k"]), []).append(row)
     model = {"merged": _count_and_max, "not merged": _distinct_count_and_mean}.get(name) or (lambda rows: _deduplicated(name, rows))
     wanted = {key: model(_within_ttl(of_key)) for key, of_key in by_key.items()}
-    frame = spark.createDataFrame(pa.Table.from_pylist(random.Random(1).sample(rows, len(rows)), SCHEMA)).repartition(3)
-    result = operator(frame)
-    columns = result.columns[2:] if isinstance(operator, Aggregate) else ["v", "arrival"]
-    found = Counter((row["case_id"], row["k"], *(row[c] for c in columns)) for row in result.collect())
+    columns = [*results[name][0]][2:] if isinstance(OPERATORS[name], Aggregate) else ["v", "arrival"]
+    found = Counter((row["case_id"], row["k"], *(row[c] for c in columns)) for row in results[name])
     assert found == Counter((*key, *values) for key, values in wanted.items())
     assert sum(len(_within_ttl(of_key)) < len(of_key) for of_key in by_key.values()) > CASES / 2
 
