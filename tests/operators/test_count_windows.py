@@ -212,10 +212,10 @@ class GeneratedRow:
 
 
 @cache
-def _generated_rows() -> Mapping[int, Sequence[GeneratedRow]]:
+def _generated_rows(cases: int) -> Mapping[int, Sequence[GeneratedRow]]:
     """The rows of each case, in the order of arrival."""
     by_case: dict[int, list[GeneratedRow]] = {}
-    for case in range(1_000):
+    for case in range(cases):
         rng = random.Random(case)
         positions = rng.sample([(seq, n) for seq in (1, 2, 3) for n in range(6)], rng.randrange(14))
         elements = [Element(rng.randrange(9), *p, 0, n, rng.choice([None, *range(9)])) for n, p in enumerate(positions)]
@@ -237,9 +237,15 @@ def _windows(rows: Sequence[GeneratedRow], window: Mapping[str, Any]) -> Iterato
         yield end // slide, elements[max(0, end - window["size"]) : end]
 
 
+@pytest.fixture(scope="module", params=[300, pytest.param(1_000, marks=pytest.mark.soak)])
+def cases(request: pytest.FixtureRequest) -> int:
+    """The number of cases."""
+    return request.param
+
+
 @pytest.fixture(scope="module")
-def frame(spark: SparkSession) -> Iterator[DataFrame]:
-    rows = [row for rows in _generated_rows().values() for row in rows]
+def frame(spark: SparkSession, cases: int) -> Iterator[DataFrame]:
+    rows = [row for rows in _generated_rows(cases).values() for row in rows]
     random.Random(1).shuffle(rows)
     values = [(r.case, f"r{r.element.id}", r.element.v, r.element.t, r.element.seq, r.element.arrival, r.is_last) for r in rows]
     columns = [pa.array(c, f.type) for c, f in zip(zip(*values, strict=True), SCHEMA, strict=True)]
@@ -251,9 +257,9 @@ def frame(spark: SparkSession) -> Iterator[DataFrame]:
 @pytest.mark.parametrize(
     ("window", "evictor"), [*((window, None) for window in WINDOWS), *((w, evictor) for evictor in EVICTORS for w in (SLIDING, ENDED))]
 )
-def test_1000_cases_equal_the_model(frame: DataFrame, window: dict[str, Any], evictor: BuiltIn | None) -> None:
+def test_generated_cases_equal_the_model(frame: DataFrame, cases: int, window: dict[str, Any], evictor: BuiltIn | None) -> None:
     aggregated, processed = list[tuple[Any, ...]](), list[tuple[Any, ...]]()
-    for case, rows in _generated_rows().items():
+    for case, rows in _generated_rows(cases).items():
         for number, inside in _windows(rows, window):
             kept = kept_rows(evictor, inside, by_arrival=True)
             best = max((e.v for e in kept if e.v is not None), default=None)
@@ -268,7 +274,7 @@ def test_1000_cases_equal_the_model(frame: DataFrame, window: dict[str, Any], ev
     found = json_rows_of({"aggregates": aggregates, "results": results})
     assert Counter(tuple(json.loads(row).values()) for row in found["aggregates"]) == Counter(aggregated)
     assert Counter(tuple(json.loads(row).values()) for row in found["results"]) == Counter(processed)
-    assert min(len(aggregated), len(processed)) > 1_000
+    assert min(len(aggregated), len(processed)) > cases
 
 
 def test_a_result_has_a_key() -> None:
