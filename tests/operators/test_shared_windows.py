@@ -202,9 +202,8 @@ def _with_bounds(frame: DataFrame, *columns: Any) -> DataFrame:
 @pytest.mark.parametrize(
     ("evictor", "window", "number"),
     [
-        ("none", "sliding", 200),
         ("none", "session", 200),
-        ("count", "session", 200),
+        ("count", "sliding", 200),
         ("time", "session", 200),
         ("delta", "sliding", 200),
         *(pytest.param(evictor, window, 1_000, marks=pytest.mark.soak) for evictor, window in product(EVICTORS, WINDOWS)),
