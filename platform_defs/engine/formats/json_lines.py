@@ -4,9 +4,10 @@ from collections.abc import Mapping, Sequence
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
-from pyspark.sql.types import AtomicType, StringType, StructField, StructType
+from pyspark.sql.types import AtomicType, MapType, StringType, StructField, StructType
 
 from assets.contracts import SourceContract
+from operators.column_types import types_within
 from operators.columns import combine_balanced, quoted_name, temporary
 from platform_defs.engine.formats.built_once import built_once
 from platform_defs.engine.formats.files import File
@@ -16,6 +17,7 @@ from platform_defs.engine.formats.text import CORRUPT, PARSED, LineColumns, line
 
 _TEXTS, _DIGITS = temporary("texts"), temporary("digits")
 _NO_OBJECT = "not a JSON object"
+_TEXT_KEYS = "all keys of a JSON object are text"
 _HUGE = "contains a decimal with an exponent of five digits or more"
 _NOT_ESCAPED = r"(?<!\\)(?:\\\\)*"  # after an even number of backslashes
 _HUGE_DECIMAL = r'[:\[,]\s*"?-?[0-9.]+[eE]-[0-9]{5}'
@@ -46,27 +48,40 @@ def json_rows_of(
 
 @built_once
 def _json_columns(contract: SourceContract) -> LineColumns:
-    schema = as_text(contract.struct).add(CORRUPT, StringType())
+    unreadable = [f for f in contract.struct.fields if _has_keys_other_than_text(f)]
+    readable = [f for f in contract.struct.fields if f not in unreadable]
+    schema = as_text(StructType([StructField(f.name, StringType()) if f in unreadable else f for f in contract.struct.fields]))
+    schema = schema.add(CORRUPT, StringType())
     options = parser_options(contract, {"allowNonNumericNumbers": "false"})
     is_alone, may_parse = _ends_with_object(options), F.lit(True)
-    if any(has_nested_decimal(f.dataType) for f in contract.struct.fields):
+    if any(has_nested_decimal(f.dataType) for f in readable):
         may_parse = ~F.rlike("value", F.lit(_HUGE_DECIMAL))
     parsed = F.when(is_alone & may_parse, F.from_json("value", schema, options))
     steps = {PARSED: parsed}
     if len(exact := decimals(contract.struct)):
         steps = {_TEXTS: parsed, _DIGITS: exact_decimals(exact, _TEXTS, options)}
         steps[PARSED] = with_exact_decimals(schema.fieldNames(), exact, _TEXTS, _DIGITS)
-    faults = _json_fault(contract, options, is_alone, may_parse), _surrogate_fault(), *_name_faults(contract)
-    return LineColumns.of(contract, {c: c for c in contract.struct.fieldNames()}, steps, *faults)
+    faults = _json_fault(readable, options, is_alone, may_parse), _surrogate_fault(), *map(_fault_of_keys, unreadable)
+    return LineColumns.of(contract, {f.name: f.name for f in readable}, steps, *faults, *_name_faults(contract))
 
 
-def _json_fault(contract: SourceContract, options: Mapping[str, str], is_alone: Column, may_parse: Column) -> Column:
+def _has_keys_other_than_text(field: StructField) -> bool:
+    """Whether a column has maps with other keys than text, which Spark's parser of JSON refuses."""
+    return any(isinstance(part, MapType) and not isinstance(part.keyType, StringType) for part in types_within(field.dataType))
+
+
+def _fault_of_keys(field: StructField) -> Column:
+    """The fault of a line that has a value in a column with such maps; null if the value is null."""
+    return F.when(F.col(f"{PARSED}.{quoted_name(field.name)}").isNotNull(), F.lit(f"{type_fault(field)}: {_TEXT_KEYS}"))
+
+
+def _json_fault(fields: Sequence[StructField], options: Mapping[str, str], is_alone: Column, may_parse: Column) -> Column:
     """Why a line cannot be parsed: it is not a JSON object, or a nested column has a value of another type.
 
     The parser does not distinguish the two, so the line is parsed again: without types, and then with the type of each nested column in
     turn. Spark evaluates this only for lines that cannot be parsed.
     """
-    nested = [f for f in contract.struct.fields if not isinstance(f.dataType, AtomicType)]
+    nested = [f for f in fields if not isinstance(f.dataType, AtomicType)]
     if not nested:
         return F.lit(_NO_OBJECT)
     untyped = StructType([StructField(f.name, StringType()) for f in nested])

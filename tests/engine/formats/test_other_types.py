@@ -202,6 +202,20 @@ def test_of_two_nested_columns_the_wrong_one_is_named(make_engine: MakeEngine) -
     assert reasons == ["type: w is no struct<a:int>", "type: x is no array<int>", "type: y is no map<string,int>"]
 
 
+def test_maps_whose_keys_are_not_text_are_read_from_parquet_and_quarantined_in_json(make_engine: MakeEngine) -> None:
+    engine = make_engine([source("l", schema="k string, v int, ts timestamp, w map<int,decimal(5,2)>, x array<map<date,int>>")], [])
+    _parquet(engine, "l", "parquet", pa.array([[(1, Decimal("1.25"))]], pa.map_(pa.int32(), pa.decimal128(5, 2))))
+    row = {"v": 1, "ts": iso(START)}
+    values = {"w": {"w": {"1": 1.25}}, "x": {"x": [{"2026-03-01": 1}]}, "null": {"w": None}, "none": {}}
+    land(engine, "l", "1.jsonl", [json.dumps({"k": k} | row | more) for k, more in values.items()])
+    engine.ingest()
+    assert rows_of(engine.views.table("events/l"), "k", "w") == [("none", None), ("null", None), ("parquet", {1: Decimal("1.25")})]
+    reason = "type: {} is no {}: all keys of a JSON object are text"
+    wanted = [(reason.format("w", "map<int,decimal(5,2)>"),), (reason.format("x", "array<map<date,int>>"),)]
+    assert rows_of(engine.views.table("quarantine/l"), "reason") == wanted
+    assert engine.ingest() == []
+
+
 def test_a_date_is_followed_only_by_a_time(make_engine: MakeEngine) -> None:
     engine = make_engine([source("l", schema="k string, v int, ts timestamp, w date")], [])
     good = ["2026-03-01", " 2026-03-01 ", "2026-3-1", "2026-03-01T23:00:00-05:00", "2026-03-01 12:00:00", "2026-03-01T12:00Z"]
