@@ -42,7 +42,7 @@ def waiting_input(engine: Engine) -> WaitingInput:
     ingestion, ahead = engine.ingestion, engine.ingestion.ahead
     sources = [source for source in sorted(engine.folders) if source not in ahead]
     new_files = [file for source in sources for file in ingestion.new_files(source)]
-    idle, records = engine.pending.sources_for_control_batch(), ingestion.new_records(ahead)
+    for_control_batch, records = engine.pending.sources_for_control_batch(), ingestion.new_records(ahead)
     problems = (
         *(f"{path} cannot be listed: {reason}" for source in sources for path, reason in ingestion.unlisted(source).items()),
         *(f"{path} cannot be checked: {reason}" for path, reason in records.unlisted.items()),
@@ -50,11 +50,11 @@ def waiting_input(engine: Engine) -> WaitingInput:
     )
     is_complete = not records.unlisted and all(map(ingestion.can_list, sources))
     waits = tuple(f"{name} waits for {lead.source} of its alignment group" for name, lead in sorted(ahead.items()))
-    if not new_files and not idle and not records.ends:
+    if not new_files and not for_control_batch and not records.ends:
         return WaitingInput(None, problems, is_complete, waits)
     files = hashlib.sha256("\n".join(sorted(file.offset for file in new_files)).encode()).hexdigest()[:16]
     ends = ",".join(f"{path}:{end}" for path, end in sorted(records.ends.items()))
-    return WaitingInput(f"{engine.ledger.head}:{len(new_files)}:{files}:{','.join(idle)}:{ends}", problems, is_complete, waits)
+    return WaitingInput(f"{engine.ledger.head}:{len(new_files)}:{files}:{','.join(for_control_batch)}:{ends}", problems, is_complete, waits)
 
 
 def _first(texts: Sequence[str]) -> list[str]:

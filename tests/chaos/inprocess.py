@@ -46,6 +46,7 @@ class InProcess(Child):
         return point in self.points
 
     def _die(self, point: str) -> None:
+        self.points = ()  # a source that is ingested at the same time goes on
         faults.install(None)
         raise Killed(point)
 
@@ -59,7 +60,7 @@ def attempt(
         The point of the kill, if any, and the messages to the parent.
     """
     messages: list[dict[str, Any]] = []
-    kills = {str(index): (point, 1) for point in points}  # an `abandoned` action is performed only if it is killed
+    kills = {str(index): ("", 1)} if points else {}  # an `abandoned` action is performed only if it is killed
     instructions = Instructions(str(home), root or str(home / "lake"), SEED, PARTS, index, kills)
     child = InProcess(instructions, messages.append, lambda: spark, points=points)
     try:
@@ -88,10 +89,11 @@ def finish(spark: SparkSession, trial: Trial, start: int) -> tuple[dict[str, Any
             delete_abandoned_files(trial.home)
             killed.update([died] if died else [])
             continue
-        died = ""
-        while died is not None:
+        while True:
             died, messages = attempt(spark, trial.home, index, OF_SCRIPT - killed.keys(), trial.lake if index == start else None)
-            killed.update([died] if died else [])
+            if died is None:
+                break
+            killed[died] += 1
     return next(s for s in messages if "law" in s), killed
 
 

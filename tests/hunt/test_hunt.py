@@ -28,7 +28,7 @@ from tests.hunt.world import RECIPES, Action
 from tests.support.example_counts import example_count
 
 HISTORIES = 120
-"""`make test` runs so many of these histories that each kind occurs, `make test-fast` only considers the first quarter. See `_kinds`.
+"""`make test` runs a small set of these histories that has every kind (see `_kinds`); `make test-fast` only considers the first quarter.
 
 `make hunt` runs thousands.
 """
@@ -45,7 +45,7 @@ def _kinds(seed: int) -> set[object]:
 
 @cache
 def _seeds_of_all_kinds() -> list[int]:
-    """Few seeds that together have every kind: each has more of the missing kinds than any other."""
+    """A small set of seeds that has every kind: each next seed adds the most missing kinds."""
     kinds, seeds = {seed: _kinds(seed) for seed in range(example_count(HISTORIES))}, list[int]()
     missing = set[object]().union(*kinds.values())
     while missing:

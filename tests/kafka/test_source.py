@@ -1,6 +1,7 @@
 """Sources that read Kafka's topics, with a real broker: each record is ingested once, whatever happens to broker, process or topic."""
 
 import json
+import socket
 from dataclasses import replace
 from os import utime
 from pathlib import Path
@@ -14,7 +15,7 @@ from assets.contracts import RowRule, SourceContract
 from platform_defs.engine import Engine
 from platform_defs.engine.ingest.errors import UnreadError
 from platform_defs.engine.ingest.quarantine_error import QuarantineError
-from platform_defs.setup.ports import HOST, free_ports
+from platform_defs.setup.ports import HOST
 from tests.support.clock import Clock
 from tests.support.kafka import COMPACT_SOON, Kafka
 from tests.support.kills import run_and_die
@@ -153,18 +154,21 @@ def test_parts_of_a_record_are_columns(lakes: Lakes, kafka: Kafka):
 
 
 def test_records_are_ingested_after_a_broker_did_not_answer_and_none_is_quarantined(lakes: Lakes, kafka: Kafka):
-    """At the address of an engine, no broker listens: it stands for a broker that has ended. `test_soak.py` kills one during a stream."""
-    topic, [port] = new_topic(kafka), free_ports(1)
+    """One engine has an address at which no broker listens, as if its broker had ended. `test_soak.py` kills a broker during a stream."""
+    topic = new_topic(kafka)
     send(kafka, topic, lines(LEFT[:10]))
     options = {"subscribe": topic}
     lakes.engine([source("l")], l={"options": options}).ingest()
     send(kafka, topic, lines(LEFT[10:20]))
     quick = {"kafka.default.api.timeout.ms": "1500", "kafka.request.timeout.ms": "1000"}
-    unanswered = lakes.engine([source("l")], l={"options": {**options, **quick, "kafka.bootstrap.servers": f"{HOST}:{port}"}})
-    with pytest.raises(
-        UnreadError, match=rf"kafka:{topic} cannot be listed: Timeout.*the ledger does not record it: the next ingest tries"
-    ):
-        unanswered.ingest()
+    with socket.socket() as silent:
+        silent.bind((HOST, 0))  # bound, so that nothing else listens there
+        address = f"{HOST}:{silent.getsockname()[1]}"
+        unanswered = lakes.engine([source("l")], l={"options": {**options, **quick, "kafka.bootstrap.servers": address}})
+        with pytest.raises(
+            UnreadError, match=rf"kafka:{topic} cannot be listed: Timeout.*the ledger does not record it: the next ingest tries"
+        ):
+            unanswered.ingest()
     engine = lakes.engine([source("l")], l={"options": options})
     engine.ingest()
     assert accepted(engine) == [*range(20)]

@@ -36,7 +36,7 @@ COLUMNS = {
 }
 """The columns of each table that are compared. Columns that depend on the order of ties are left out where nothing determines it."""
 ALWAYS_ADVANCED = ["windows", "by_count", "counts", "sums", "pairs", "pair_windows", "best_windows", "ranks"]
-"""The tables that the test advances after each batch."""
+"""The tables that the test advances after each batch; those that read tables after each but the first."""
 
 
 def expected(stream: Stream) -> dict[str, list[tuple[Any, ...]]]:

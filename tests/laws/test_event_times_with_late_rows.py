@@ -171,7 +171,8 @@ def _advance(engine: Engine, names: Sequence[str]) -> Counter[str]:
 def test_joins_whose_result_time_is_that_of_one_row_and_their_readers_equal_a_naive_model(
     engine: Engine, cases: int, only_queries: set[int]
 ) -> None:
-    """After the batches `only_queries`, only the tables of queries are advanced. The next step of all others reads several batches.
+    """After the batches `only_queries`, counted from 1, only the tables of queries are advanced. The next step of all others reads several
+    batches.
 
     Each query computes two steps, and each of the other joins corrects its results and those of its reader.
     """

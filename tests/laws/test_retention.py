@@ -74,7 +74,10 @@ def advanced(engine: Engine) -> Engine:
     return engine
 
 
-@pytest.fixture(scope="module", params=[250, pytest.param(1_000, marks=pytest.mark.soak)])
+MANY = 1_000
+
+
+@pytest.fixture(scope="module", params=[250, pytest.param(MANY, marks=pytest.mark.soak)])
 def cases(request: pytest.FixtureRequest) -> int:
     """The number of cases."""
     return request.param
@@ -84,14 +87,14 @@ def cases(request: pytest.FixtureRequest) -> int:
 def both(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, cases: int) -> tuple[Engine, Engine]:
     """A lake with maintenance after the third and after the fourth batch, and one without retention that was advanced once.
 
-    The first maintenance cuts the logs and summarizes the ledger; the second one cuts them again, and adds to the summary. With many
+    The first maintenance cuts the logs and summarizes the ledger; the second one cuts them again, and adds to the summary. With `MANY`
     cases, there is also one after the second batch, which only cuts the logs.
     """
     clock = Clock()
     make_engine = engine_maker(spark, tmp_path_factory.mktemp("kept"), clock)
     kept = replace(make_engine(SOURCES, ASSETS), lake_retention=LakeRetention(ledger=DAY))
     first, second, third, fourth = batches(3, cases)
-    parts = [[first, second, third], [fourth]] if cases == 250 else [[first, second], [third], [fourth]]
+    parts = [[first, second, third], [fourth]] if cases < MANY else [[first, second], [third], [fourth]]
     summaries = list[int]()
     for part in parts:
         replay(kept, part)

@@ -148,9 +148,9 @@ QUERIES = {
 
 ACCOUNTED = [
     *("paid", "rated", "per_window", "best", "leaders", "newest", "quiet", "by_set", "small", "cheap", "products", "in_windows"),
-    *("sessions", "dearest", "unpaid"),
+    *("sessions", "dearest", "unpaid", "paid_per_window", "known_per_window", "pairs_with_rates"),
 ]
-"""Tables of each operator and kind of join whose account is checked. Others have the same operators."""
+"""Tables whose account is checked: of each operator and kind of join, and three with the time of another operator's results."""
 
 
 def batches(rng: random.Random) -> list[dict[str, list[dict[str, object]]]]:

@@ -1,7 +1,7 @@
 """Windows finalized in several steps: the tables equal the model, and a backfill of the log."""
 
 import random
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 
 import pytest
 
@@ -23,10 +23,10 @@ WINDOWS: dict[str, Aligned] = {
 }
 
 
-def _assets(names: list[str]) -> list[DerivedAsset]:
+def _assets(names: list[str], both_for: Collection[str]) -> list[DerivedAsset]:
     """For each window, an aggregate and its Top-K, each twice: to advance in several steps, and once at the end.
 
-    For windows that overlap, also a table with both operators.
+    For the windows `both_for`, also a table with both operators.
     """
     made = []
     for name in names:
@@ -35,7 +35,7 @@ def _assets(names: list[str]) -> list[DerivedAsset]:
         made += [DerivedAsset(name=n, inputs=("l",), operator=count) for n in (name, f"{name}_again")]
         top = TopK(k=2, order_by=["total DESC", "k"])
         made += [DerivedAsset(name=f"{n}_top", inputs=(n,), operator=top) for n in (name, f"{name}_again")]
-        if name != "tumbling":
+        if name in both_for:
             made.append(DerivedAsset(name=f"{name}_both", inputs=("l",), operator=Consecutive(of=count, then=top)))
     return made
 
@@ -56,7 +56,7 @@ def _batches(seed: int, count: int) -> list[Mapping[str, list[Event]]]:
 @pytest.mark.parametrize(("seed", "count"), [(247, 2), pytest.param(214, 3, marks=pytest.mark.soak)], ids=["2 batches", "3 batches"])
 @pytest.mark.parametrize("names", [["tumbling", "sliding"], pytest.param(["cumulative"], marks=pytest.mark.soak)], ids="-".join)
 def test_windows_in_steps_equal_the_model_and_a_backfill(make_engine: MakeEngine, names: list[str], seed: int, count: int) -> None:
-    engine = make_engine([source("l")], _assets(names))
+    engine = make_engine([source("l")], _assets(names, names if count == 3 else {*names} - {"tumbling"}))
     live = [name for name in engine.assets if "_again" not in name]
     *earlier, last = _batches(seed, count)
     for batch in earlier:
@@ -64,6 +64,8 @@ def test_windows_in_steps_equal_the_model_and_a_backfill(make_engine: MakeEngine
         for name in live:
             engine.advance(name)
     replay(engine, [last])
+    for name in [name for name in ("sliding", "sliding_top") if name in live]:  # so that their steps after the drain start from late steps
+        engine.advance(name)
     engine.drain()
     for name in engine.assets:
         engine.advance(name)

@@ -1,4 +1,4 @@
-"""Windows by count or up to a row: examples, and a comparison with a model in 1,000 generated cases for each kind of window."""
+"""Windows by count or up to a row: examples, and a comparison with a model in generated cases for each kind of window."""
 
 import json
 import random

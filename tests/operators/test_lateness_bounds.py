@@ -60,7 +60,8 @@ def late_times(spark: SparkSession) -> dict[str, set[tuple[int, int]]]:
     found: dict[str, set[tuple[int, int]]] = {name: set() for name in OPERATORS}
     for mark, time, *are_late in times.select("mark", "id", *late).collect():
         for name, is_late in zip(OPERATORS, are_late, strict=True):
-            found[name] |= {(mark, time)} if is_late else set()
+            if is_late:
+                found[name].add((mark, time))
     return found
 
 

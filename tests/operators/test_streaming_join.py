@@ -3,7 +3,6 @@
 import os
 import random
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -116,7 +115,7 @@ def query(request: pytest.FixtureRequest) -> Query:
 
 
 @pytest.fixture(scope="module")
-def found(spark: SparkSession, streams: Path, query: Query, tmp_path_factory: pytest.TempPathFactory) -> Iterator[QueryResult]:
+def found(spark: SparkSession, streams: Path, query: Query, tmp_path_factory: pytest.TempPathFactory) -> QueryResult:
     """The result of the query, with one state partition and no shuffle shared by two joins."""
     before = {name: spark.conf.get(name) or "" for name in ONE_QUERY_MANY_JOINS}
     for name, value in ONE_QUERY_MANY_JOINS.items():
@@ -126,11 +125,12 @@ def found(spark: SparkSession, streams: Path, query: Query, tmp_path_factory: py
         running.awaitTermination()
         states = [state for progress in running.recentProgress for state in progress.stateOperators]
         kept = sum(state.numRowsTotal for state in running.recentProgress[-1].stateOperators)
-        yield QueryResult(by_tag(_before_push(spark.table("joined"))), kept, sum(state.numRowsDroppedByWatermark for state in states))
+        rows = by_tag(_before_push(spark.table("joined")))
     finally:
         for name, value in before.items():
             spark.conf.set(name, value)
         spark.catalog.dropTempView("joined")
+    return QueryResult(rows, kept, sum(state.numRowsDroppedByWatermark for state in states))
 
 
 @pytest.fixture(scope="module")

@@ -1,4 +1,4 @@
-"""Top-N: in generated cases the leaderboard equals a naive model after each batch, and the changelog is the difference."""
+"""Top-N: in generated cases the leaderboard equals a naive model, and the changelog is the difference."""
 
 import random
 import re
@@ -245,7 +245,8 @@ class _Run:
 def test_the_leaderboard_equals_the_model_and_the_changelog_its_difference(spark: SparkSession, kind: str, cases: int) -> None:
     """One query has the tables of all specs of a kind of input after a batch, and one all changes.
 
-    Of 100 cases, the tables are computed from all rows only after the last batch, and from kept rows or former tables after each batch.
+    Of 100 cases, the table is computed from all rows after the last batch only, from the former table after each batch, and from kept rows
+    after each batch but the first.
     """
     specs = SPECS if cases == 100 else SPECS + MORE_SPECS
     runs = [_Run(spark, spec, cases, in_each_batch=cases > 100) for spec in specs if spec.id.split(",")[0] == kind]

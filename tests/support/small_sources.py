@@ -129,3 +129,8 @@ def totals_of(days: Iterable[DayAccount]) -> dict[tuple[str, str], int]:
         for term in ("accepted", "matched", "unmatched", "pending", "late"):
             found[a.side, term] = found.get((a.side, term), 0) + getattr(a, term)
     return found
+
+
+def final_before(at: int) -> str:
+    """The condition, for a deletion by deltalake, that a result was final before a time in epoch ms."""
+    return f"final_at < arrow_cast({at * 1_000}, 'Timestamp(Microsecond, Some(\"UTC\"))')"

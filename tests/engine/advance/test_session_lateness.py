@@ -40,7 +40,7 @@ def _engine(make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch) -> Engine:
 def test_a_step_reads_as_many_rows_and_decisions_of_an_old_lake_as_of_a_new_one(
     make_engine: MakeEngine, monkeypatch: pytest.MonkeyPatch, new: int, batches: int
 ) -> None:
-    """The step after the last batch, compared with the one after batch `new`."""
+    """The last step reads no more than the step after batch `new`, counted from 0."""
     engine, rng = _engine(make_engine, monkeypatch), random.Random(5)
     counted, read = RowsRead(engine, monkeypatch), list[Counter[str]]()
     for batch in range(batches):

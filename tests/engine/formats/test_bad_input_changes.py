@@ -234,7 +234,10 @@ def _ingest_one_key(engine: Engine, file: str, rows: int, step: int, key: str) -
 
 @pytest.mark.parametrize("same_rows", [20_000, pytest.param(100_000, marks=pytest.mark.soak)])
 def test_many_rows_of_one_key_are_ingested(make_engine: MakeEngine, same_rows: int) -> None:
-    """Work that grows with the square of the rows of a key would take minutes. For so many rows, Spark finds the duplicates."""
+    """With 100,000 rows, work that grows with the square of the rows of a key would not end; 20,000 rows check the counts.
+
+    For so many rows, Spark finds the duplicates.
+    """
     apart_rows = same_rows // 2
     engine = make_engine([source("l", unique_key=("k",), duplicate_horizon="1 second")], [])
     same = _ingest_one_key(engine, "same.parquet", same_rows, 0, "same")

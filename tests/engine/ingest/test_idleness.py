@@ -306,7 +306,7 @@ def _ingest_and_advance(engine: Engine, *tables: str) -> None:
 
 
 def test_a_reader_of_an_idle_upserted_table_advances_and_is_corrected(make_engine: MakeEngine, clock: Clock) -> None:
-    """`last` has the last row of each key of `r`, which gets no rows while `l` gets rows of two hours later."""
+    """`last` has the last row of each key of `r`, which gets no more rows while `l` gets rows that are one and two hours later."""
     last = DerivedAsset(name="last", inputs=("r",), operator=Deduplicate(by="k", keep="last"))
     near = join("near", ("last", "l"), left_prefix="last_", right_prefix="own_")
     engine = make_engine([source(n, idle_timeout="1 hour") for n in ("l", "r")], [last, near])

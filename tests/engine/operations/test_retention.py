@@ -169,7 +169,8 @@ KILLS = [
     ("retention.before_summary", (9, 9, 0)),
     ("retention.after_summary", (9, 9, 4)),
 ]
-"""The points at which a maintenance is killed, and how many rows the two logs then have, and how many batches the ledger's summary."""
+"""The points at which a maintenance is killed. After each kill: the number of rows in the logs of `l` and of `r`, and the number of batches
+that the ledger's summary replaces."""
 
 
 @pytest.mark.parametrize("engine", [DAY], indirect=True)

@@ -63,7 +63,7 @@ def _module_of_tests(folder: Path) -> ModuleType:
     return module
 
 
-@pytest.mark.parametrize("pipeline", ["pipeline.py"])
+@pytest.mark.parametrize("pipeline", ["pipeline.py", pytest.param("pipeline.sql", marks=pytest.mark.soak)])
 def test_the_tests_of_the_new_pipeline_pass(spark, folder, pipeline, tmp_path):
     load(str(folder / pipeline))
     _module_of_tests(folder).test_rides_are_joined_and_counted(tmp_path / "sandbox")
@@ -73,8 +73,9 @@ def test_the_tests_of_the_new_pipeline_pass(spark, folder, pipeline, tmp_path):
 def test_a_pipeline_in_another_language_has_the_same_tests(folder, pipeline):
     loaded, text = f'load(str(Path(__file__).with_name("{pipeline}")))', (folder / "test_pipeline.py").read_text()
     assert text.count(loaded) == 1
-    rows_and_tests = text.replace(loaded, "pipeline").partition("RIDES = ")
-    assert rows_and_tests[1:] == (TEMPLATE / "test_pipeline.py").read_text().partition("RIDES = ")[1:]
+    _, marker, rows_and_tests = text.replace(loaded, "pipeline").partition("RIDES = ")
+    assert marker
+    assert rows_and_tests == (TEMPLATE / "test_pipeline.py").read_text().partition(marker)[2]
     assert _module_of_tests(folder).load is load
 
 
