@@ -129,7 +129,7 @@ def test_jobs_of_small_queries_have_a_name_in_each_thread(spark: SparkSession, f
 
 def test_tables_and_rows_in_memory_are_joined_without_a_shuffle(files: DataFrame) -> None:
     groups = materialize(files.groupBy("g").agg(F.max("id").alias("most")))
-    of_odd = files.join(groups.where("most > 7"), "g", "left_semi").unionByName(files.where("id = 0"))
+    of_odd = files.join(groups.where("most > 7"), "g", "left_semi")
     ranked = of_odd.join(groups, "g").select("*", F.row_number().over(Window.partitionBy("g").orderBy("id")).alias("rank"))
     for frame in (ranked, groups.join(materialize(files), "g")):
         plan = plan_if_small(frame)
@@ -330,6 +330,25 @@ def test_the_rows_of_small_queries_are_those_of_the_session(files: DataFrame, di
     small = plan_if_small(every)
     assert small is not every
     assert _rows(small) == expected
+
+
+def test_an_aggregate_of_a_union_has_each_group_once(files: DataFrame) -> None:
+    """In a query that reuses a shuffle of the union's inputs; also while rows are cached, so that tables are not read as one partition."""
+    pairs = files.alias("a").join(files.alias("b"), "g").select("a.id", "g")
+    sums = files.groupBy("g").agg(F.sum("id").alias("id")).select("id", "g")
+    totals = pairs.union(sums).groupBy("g").agg(F.count("*").alias("n"))
+    both = pairs.select(F.lit("pair").alias("kind"), "g", "id").union(totals.select(F.lit("total"), "g", "n"))
+    joined = pairs.join(totals, "g", "full").select("id", "g", "n")
+    cached = files.sparkSession.range(1).persist()
+    try:
+        for frame in (both, joined):
+            small = plan_if_small(frame)
+            assert small is not frame
+            assert _rows(small) == _rows(frame) != []
+        groups = [row.g for row in both.collect() if row.kind == "total"]
+        assert len(groups) == len({*groups}) > 1
+    finally:
+        cached.unpersist()
 
 
 def _plan(frame: DataFrame) -> str:
