@@ -265,9 +265,9 @@ def _single_partition_inputs(plan: Any) -> list[Any] | None:
 def _small_frame(plan: Any, session: SparkSession) -> DataFrame | None:
     """The frame of a small plan in the copy of its session; None if the plan is not small.
 
-    Each Parquet table and each list of rows is read as one partition, so that joins and aggregations need no shuffle. Text files are not
-    repartitioned: Spark would push filters below the repartitioning and evaluate the parser again in each. While anything is cached,
-    nothing is repartitioned: Spark finds cached rows by an equal plan.
+    Each Parquet table and each list of rows is read as one partition, so that joins and aggregations need no shuffle, except after a union.
+    Text files are not repartitioned: Spark would push filters below the repartitioning and evaluate the parser again in each. While
+    anything is cached, nothing is repartitioned: Spark finds cached rows by an equal plan.
     """
     if plan is None or (inputs := _single_partition_inputs(plan)) is None:
         return None
