@@ -206,25 +206,28 @@ class TopicRanges:
         self._require_same_topics(partitions, recorded)
         known_ends = self._first_offsets | recorded
         latest, earliest = broker.offsets(partitions, _LATEST), broker.offsets(partitions, _EARLIEST)
-        beyond = broker.offsets([p for p, end in known_ends.items() if p in latest and latest[p] < end], _WRITTEN)
-        next_offsets = {p: self._next_offset(p, end, earliest[p], beyond.get(p, latest[p])) for p, end in known_ends.items() if p in latest}
+        written = latest | broker.offsets([p for p, end in known_ends.items() if p in latest and latest[p] < end], _WRITTEN)
+        next_offsets = {p: self._next_offset(p, end, earliest[p], written[p]) for p, end in known_ends.items() if p in latest}
         new_partitions = [p for p in partitions if p not in next_offsets]
         is_first = not known_ends and not self._has_looked
         starts = self._starts(broker, new_partitions, earliest, latest) if is_first else {p: earliest[p] for p in new_partitions}
-        beyond = broker.offsets([p for p, start in starts.items() if latest[p] < start], _WRITTEN)
-        self._check_starts(starts, earliest, latest | beyond)
+        written = latest | broker.offsets([p for p, start in starts.items() if latest[p] < start], _WRITTEN)
+        self._check_starts(starts, earliest, written)
         self._has_looked = True
         if is_first and not self._topics.starts_at_earliest:
             self._first_offsets = starts
+        return self._ranges_from(next_offsets | starts, latest, recorded)
+
+    def _ranges_from(self, begin: dict[Partition, int], latest: dict[Partition, int], recorded: dict[Partition, int]) -> list[File]:
+        """The ranges to read now, given each partition's next offset to read, its latest offset, and the end that the ledger records."""
         if self.reads_to_present:
             self._ends = latest if self._ends is None else self._ends
             latest = {p: min(end, self._ends.get(p, 0)) for p, end in latest.items()}
-        begin = next_offsets | starts
         at_once = int(self._topics.option("maxOffsetsPerTrigger", str(self._default_at_once)))
         until = _limit_ends(begin, latest, at_once)
         self.has_more = any(until[p] < latest[p] for p in begin)
         # a chosen start and an offset after lost records are recorded even without a record to read: the next look must know them
-        moved = {p for p in self._first_offsets | known_ends if p in begin and begin[p] != recorded.get(p)}
+        moved = {p for p in self._first_offsets | recorded if p in begin and begin[p] != recorded.get(p)}
         return [offset_range(p, begin[p], until[p], self._source, self._topics) for p in begin if until[p] > begin[p] or p in moved]
 
     def _require_same_topics(self, partitions: Iterable[Partition], known_ends: Mapping[Partition, int]) -> None:
@@ -242,7 +245,7 @@ class TopicRanges:
         if self._topics.option("failOnDataLoss", "true").lower() == "true":
             raise TopicError.lost(self._source, partition, end, earliest)
         _log.warning(
-            "%s of source %r: the records from offset %d to %d are lost and are skipped", partition.path, self._source, end, earliest
+            "%s of source %r: the records from offset %d to %d are lost and are skipped", partition.path, self._source, end, earliest - 1
         )
         return earliest
 
@@ -275,7 +278,7 @@ def _limit_ends(begin: Mapping[Partition, int], latest: Mapping[Partition, int],
 
 
 def starts_of_unread(unread: Sequence[Unread], known_ends: Mapping[str, int]) -> list[str]:
-    """Values for the ledger's `offsets` that record the starts of unread ranges, for the partitions of which the ledger records no offset.
+    """Values for the ledger's `offsets`: the start of each range that could not be read, if the ledger has no offset of its partition.
 
     Without such a value, the next process would take the partition for a new one, and read it from its beginning.
 
