@@ -2,8 +2,10 @@
 
 import ast
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 
+ROOT = Path(__file__).resolve().parent.parent
 BANNED = {"told", "said", "place", "placed", "due", "touched", "gone", "came", "there", "what", "books"}
 BANNED |= {"let_in", "put_right", "tend", "touches", "chosen", "broken", "pinned", "is_pinned", "pin_versions"}
 BANNED |= {"distrust", "not_ours", "made_anew", "is_news", "why_not", "way_out_of", "moving_back", "moved_back", "unranked"}
@@ -15,7 +17,7 @@ FUNCTIONS = {"of", "is", "do", "any", "and", "like", "take", "short", "known", "
 FUNCTIONS |= {"fails", "stay", "looked_at_again"}
 """Names that are too vague for a private function. A public one may be read with its class or module, such as `ClosedRange.of`."""
 BANNED_MODULES = BANNED | {"sides"}
-FOLDERS = ("operators", "assets", "expectations", "platform_defs", "tests", "benchmarks", "examples", "docs")
+FOLDERS = (".ci", "operators", "assets", "expectations", "platform_defs", "tests", "benchmarks", "examples", "docs")
 
 
 def banned_names(tree: ast.AST) -> list[tuple[int, str]]:
@@ -42,15 +44,19 @@ def _name(node: ast.AST) -> str | None:
     return None
 
 
-def main() -> int:
-    """Print each banned identifier; returns 1 if there is one, else 0."""
-    found = 0
-    for path in sorted(p for folder in FOLDERS for p in Path(folder).rglob("*.py")):
-        of_module = [(1, path.stem)] if path.stem.strip("_") in BANNED_MODULES else []
-        for line, name in [*of_module, *banned_names(ast.parse(path.read_text("utf-8")))]:
-            print(f"{path}:{line}: `{name}` is too vague: say what it is here")
-            found += 1
-    return 1 if found else 0
+def main(root: Path = ROOT, folders: Iterable[str] = FOLDERS) -> int:
+    """Print each banned identifier, and each folder without a Python file; returns 1 if there is one, else 0."""
+    faults = list[str]()
+    for folder in folders:
+        modules = sorted((root / folder).rglob("*.py"))
+        if not modules:
+            faults.append(f"{root / folder} has no Python file: correct `FOLDERS` in .ci/words.py")
+        for path in modules:
+            of_module = [(1, path.stem)] if path.stem.strip("_") in BANNED_MODULES else []
+            names = [*of_module, *banned_names(ast.parse(path.read_text("utf-8")))]
+            faults += [f"{path.relative_to(root)}:{line}: `{name}` is too vague: say what it is here" for line, name in names]
+    print(*faults, sep="\n", end="\n" if faults else "")
+    return 1 if faults else 0
 
 
 if __name__ == "__main__":
