@@ -109,7 +109,7 @@ def _recorded_table(engine: Engine, name: str) -> dict[str, Any]:
     law: dict[str, Any] = {"holds": None, "broken": [], _DIFFERS: []}
     if last is not None:
         law = {"holds": last.holds, "broken": _violations(last), _DIFFERS: [_difference(*values) for values in last.differences]}
-    law |= _repair(engine, name, law["broken"]) | ({} if refused is None else {"holds": False, "refused": refused})
+    law |= _days_to_rebuild(engine, name, law["broken"]) | ({} if refused is None else {"holds": False, "refused": refused})
     return _progress(engine, name) | {"law": law, "last_account": None if last is None else _account(last)}
 
 
@@ -124,14 +124,15 @@ def _violations(last: RecordedAccount) -> list[dict[str, Any]]:
 def _recounted_table(engine: Engine, name: str) -> dict[str, Any]:
     summary = _progress(engine, name)
     if not summary["steps"] and engine.ledger.head == 0:
-        return summary | {"pairs": 0, "law": {"holds": True, "broken": []}}
+        number = {"pairs" if engine.accounts.has_pairs(name) else "results": 0}
+        return summary | number | {**_by_side([]), "law": _law([], {})}
     try:
         (accounts, differences), pairs = engine.accounts.account_for(name), engine.accounts.pairs(name)
     except (ProgressError, LakeError) as error:
-        return summary | {"law": {"holds": False, "broken": [], "refused": str(error)}}
+        return summary | {"law": {"holds": False, "broken": [], _DIFFERS: [], "refused": str(error)}}
     results = {"results": engine.views.table(name).count() if engine.lake.exists(name) else 0} if pairs is None else {"pairs": pairs}
     law = _law(accounts, differences)
-    return summary | results | {**_by_side(accounts), "law": law | _repair(engine, name, law["broken"])}
+    return summary | results | {**_by_side(accounts), "law": law | _days_to_rebuild(engine, name, law["broken"])}
 
 
 def _by_side(accounts: Sequence[DayAccount]) -> dict[str, dict[str, int]]:
@@ -145,8 +146,8 @@ def _law(accounts: Sequence[DayAccount], count_differences: dict[tuple[str, int]
     return {"holds": not violations and not differences, "broken": violations, _DIFFERS: differences}
 
 
-def _repair(engine: Engine, name: str, violations: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """The days to rebuild if the law is violated: from the first day with affected rows to the last on which their results are final."""
+def _days_to_rebuild(engine: Engine, name: str, violations: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """The days to rebuild, if the law is violated: from the first day with affected rows to the last on which their results are final."""
     if not violations:
         return {}
     days = [date.fromisoformat(str(account["day"])) for account in violations]
@@ -176,13 +177,16 @@ def print_recorded(report: dict[str, Any]) -> None:
 
 
 def _row(name: str, asset: dict[str, Any]) -> list[object]:
-    last = asset["last_account"]
-    law = "violated" if asset["law"]["broken"] or asset["law"][_DIFFERS] else "holds"
-    account = ("unknown", "never") if last is None else (law, last["oldest_at"][:16])
-    if asset["steps"] is None:
+    if asset["steps"] is None:  # the table cannot be read
         return [name, *["unknown"] * 4]
     progress = asset["closed_to"] or (f"batch {asset['ledger_entry']}" if asset["steps"] and asset["ledger_entry"] else "nothing yet")
-    return [name, short_instant(progress), duration(asset["lag_seconds"]), *account]
+    last = asset["last_account"]
+    if last is None:
+        law, accounted_at = "unknown", "never"
+    else:
+        law = "violated" if asset["law"]["broken"] or asset["law"][_DIFFERS] else "holds"
+        accounted_at = last["oldest_at"][:16]
+    return [name, short_instant(progress), duration(asset["lag_seconds"]), law, accounted_at]
 
 
 def print_recounted(report: dict[str, Any]) -> None:
@@ -204,8 +208,8 @@ def _print_lake(report: dict[str, Any]) -> None:
     print_table("Sources", ["source", *map(heading, columns), "watermark"], rows)
     for name, source in report["sources"].items():
         if (retention := source.get("retention")) is not None:
-            rows = f"{retention['rows_removed']:,} rows with event times before {short_instant(retention['removed_before'])}"
-            out.print(f"{plain(name)}: retention has removed {rows}", highlight=False, soft_wrap=True)
+            removed = f"{retention['rows_removed']:,} rows with event times before {short_instant(retention['removed_before'])}"
+            out.print(f"{plain(name)}: retention has removed {removed}", highlight=False, soft_wrap=True)
     if (retention := report["ledger_retention"]) is not None:
         _print_ledger_retention(**retention)
     if idle := [name for name, counts in report["sources"].items() if counts["idle"]]:
@@ -234,8 +238,8 @@ def _print_asset(name: str, asset: dict[str, Any]) -> None:
     terms = [term for term in TERMS if term in asset and (term not in _RARE_TERMS or any(asset[term].values()))]
     if names := sorted(asset["accepted"]):
         print_table(f"{name}: rows by side", ["side", *terms], [[side, *[asset[term][side] for term in terms]] for side in names])
-    else:
-        _print_name(name)
+    else:  # the table reads the changelog of another table, so it has no accounts by side
+        out.print(f"[bold]{plain(name)}[/]", highlight=False)
     number_of_results = count(asset["pairs"], "pair") if "pairs" in asset else count(asset["results"], "result")
     closed = f"finalized up to {asset['closed_to']}, lag {asset['lag_seconds']:,} s, days complete to {asset['complete_to']}"
     handled = f"handled up to ledger batch {asset['ledger_entry']}" if asset["steps"] else "nothing is finalized yet"
@@ -253,7 +257,10 @@ def _print_asset(name: str, asset: dict[str, Any]) -> None:
 
 
 def _print_retained(name: str, asset: dict[str, Any]) -> None:
-    """Print for how many days of a table only totals are retained; of one made after a removal of rows, from when on it is complete."""
+    """Print the number of days of which only totals are retained.
+
+    For a table that was made after rows had been removed, print from when on it is complete.
+    """
     retention = asset.get("retention")
     if retention is None:
         return
@@ -261,11 +268,6 @@ def _print_retained(name: str, asset: dict[str, Any]) -> None:
     if retention["complete_from"] is not None:
         note = f"complete from {short_instant(retention['complete_from'])} on, since older rows had been removed when it was made"
     out.print(f"  {plain(name)}: {note}", highlight=False, soft_wrap=True)
-
-
-def _print_name(name: str) -> None:
-    """Print the name of a table without accounts by side: its input is the changelog of another table."""
-    out.print(f"[bold]{plain(name)}[/]", highlight=False)
 
 
 def _print_violations(name: str, law: dict[str, Any]) -> None:

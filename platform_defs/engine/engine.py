@@ -219,7 +219,7 @@ class Engine:
             LawError: a step broke the conservation law.
             LakeBusy: another process writes the asset; or this is a stream, and another process waits to write it.
         """
-        if checked and names_every_row(self._advance(asset)):
+        if checked and names_every_row(self.assets[asset], self.assets):
             yield from self._checked_steps(asset, until, purpose)
             return
         with self.failures.recorded_of(asset), naming_step_errors(asset), self._naming_lost_files():

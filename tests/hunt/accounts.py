@@ -24,7 +24,7 @@ SidesOf = Callable[[Advance, tuple[Any, ...]], Iterator[tuple[int, date]]]
 def sim_account(advance: Advance, days: tuple[date, date] | None) -> list[DayAccount]:
     """The account of an asset over tuples."""
     scope = scope_of(advance, days)
-    if names_rows(advance):
+    if names_rows(advance.asset, advance.workspace.assets):
         rows = [*_pair_terms(advance, scope), *_differing_results(advance, scope, _sides_of_pair)]
     else:
         rows = [*_accepted_and_late(advance, scope), *_finality(advance, scope), *_differing_results(advance, scope, _every_side)]

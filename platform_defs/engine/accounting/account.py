@@ -82,7 +82,7 @@ def _account_for_recomputed(advance: Advance, scope: Scope) -> list[DayAccount]:
     """The accounts of the days whose results can be computed again."""
     if not advance.asset.operator.reads.closes_ranges:
         return upserted_account(advance, scope)
-    if names_rows(advance):
+    if names_rows(advance.asset, advance.workspace.assets):
         rows, terms, difference = traced_rows.rows_to_count(advance, scope), traced_terms(tracing_operator(advance)), traced_difference
     else:
         rows, terms, difference = counted_rows.rows_to_count(advance, scope), counted_terms, counted_difference

@@ -96,11 +96,16 @@ class Accounts:
         record(advance.workspace.lake, advance.asset, accounts, counted, days, self.clock())
         return accounts, counted.differences
 
+    def has_pairs(self, asset: str) -> bool:
+        """Whether `pairs` counts an asset's pairs: all inputs are sources, and the results name the rows of each."""
+        return names_every_row(self.assets[asset], self.assets)
+
     def pairs(self, asset: str) -> int | None:
-        """The number of results with a row of every input; None unless all inputs are sources, and the results name the rows of each."""
+        """The number of results with a row of every input; None unless `has_pairs`."""
+        if not self.has_pairs(asset):
+            return None
         with self.naming_lost_files():
-            advance = self.snapshot(asset)
-            return pairs(advance) if names_every_row(advance) else None
+            return pairs(self.snapshot(asset))
 
     def count_differences(self, asset: str, days: Days | None = None) -> Differences:
         """The batches, by source and `seq`, for which ledger and log differ in their number of rows; see `CountedBatches`."""

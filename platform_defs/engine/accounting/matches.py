@@ -69,7 +69,7 @@ def matches(advance: Advance, days: tuple[date, date] | None = None) -> list[Day
     Raises:
         OperatorError: the operator does not report which rows match.
     """
-    if names_rows(advance):
+    if names_rows(advance.asset, advance.workspace.assets):
         match_counts = [DayMatches(a.side, a.day, a.matched, a.unmatched, a.late) for a in account(advance, days)]
         return [day for day in match_counts if day.matched or day.unmatched or day.late]
     if not inputs_can_be_read(advance):

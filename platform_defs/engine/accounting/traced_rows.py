@@ -6,7 +6,7 @@ pending. A version (see `ByTimeRange.versions`) counts as matched once the water
 Results of a semi or an anti join name no row of the right side. Their pairs are computed again, and name the rows that are matched.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Container, Iterator, Sequence
 from dataclasses import replace
 from functools import reduce
 
@@ -14,6 +14,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
+from assets.contracts import DerivedAsset
 from assets.ports import TERMS
 from operators.accounting import FindsPairs, TracesInputs
 from operators.changelog import bag_difference
@@ -32,16 +33,20 @@ from platform_defs.engine.inputs.span import ALL_TIMES
 IS_PAIR = "is_pair"
 
 
-def names_rows(advance: Advance) -> bool:
-    """Whether an asset's results name the source rows from which they were computed."""
-    return isinstance(advance.asset.operator, TracesInputs) and all(
-        upstream.is_source for upstream in advance.workspace.inputs_of(advance.asset)
-    )
+def names_rows(asset: DerivedAsset, assets: Container[str]) -> bool:
+    """Whether an asset's results name the source rows from which they were computed.
+
+    Args:
+        asset: the asset.
+        assets: the names of all derived assets; an input that is not one of them is a source.
+    """
+    return isinstance(asset.operator, TracesInputs) and not any(name in assets for name in asset.inputs)
 
 
-def names_every_row(advance: Advance) -> bool:
+def names_every_row(asset: DerivedAsset, assets: Container[str]) -> bool:
     """Whether an asset's results name the rows of every input, so that its steps can be accounted for without computing pairs again."""
-    return names_rows(advance) and None not in tracing_operator(advance).traced(SEQ)
+    operator = asset.operator
+    return names_rows(asset, assets) and isinstance(operator, TracesInputs) and None not in operator.traced(SEQ)
 
 
 def tracing_operator(advance: Advance) -> TracesInputs:

@@ -107,6 +107,21 @@ def test_a_table_that_is_refused_is_named_with_the_reason(monkeypatch: pytest.Mo
     assert isinstance(error, StatusError)
     assert "upper was 600000, and is 1200000" in out
     assert "violated" not in out, "the last account held"
+    changed = make_engine([source("l"), source("r")], [join(upper="20 minutes")])
+    law = json.loads(_status(monkeypatch, changed, "--recount", "--json")[0])["assets"]["pairs"]["law"]
+    assert "upper was 600000, and is 1200000" in law.pop("refused")
+    assert law == {"holds": False, "broken": [], "ledger_differs_from_log": []}
+
+
+def test_a_recount_of_an_empty_lake_has_every_key(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, clock: Clock) -> None:
+    sums = DerivedAsset(name="sums", inputs=("l",), operator=Aggregate(by="k", aggregates={"n": "count(*)"}))
+    engine = bare_engine(tmp_path, clock, [source("l"), source("r")], [join(), sums])
+    found = json.loads(_status(monkeypatch, engine, "--recount", "--json")[0])["assets"]
+    terms: dict[str, Any] = {term: {} for term in (*TERMS, "filtered", "missing", "extra")}
+    law = {"holds": True, "broken": [], "ledger_differs_from_log": []}
+    for name, number in (("pairs", "pairs"), ("sums", "results")):
+        counted = {key: value for key, value in found[name].items() if key in ("pairs", "results", "law", *terms)}
+        assert counted == {number: 0, "law": law, **terms}
 
 
 @pytest.mark.parametrize("damaged", ["counts", "changelog/sums"])
