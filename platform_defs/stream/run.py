@@ -132,7 +132,7 @@ class StreamRun:
         self._interrupts.watch()
         for name in self._engine.sinks:
             with suppress(*UNREADABLE):  # its advance reports the error
-                self._publish.note_steps({name: self._engine.pending.progress(name).step})
+                self._publish.publish_steps({name: self._engine.pending.progress(name).step})
         self._advance_and_report(self._advance)
 
     def after(self, batch: Batch) -> None:
@@ -178,7 +178,7 @@ class StreamRun:
         for step in self._measure_steps(name, self._engine.steps(name, checked=True, purpose="stream")):
             self._steps[name].append(step)
             self._law.note_step(name, step)
-            self._publish.note_steps({name: step.after.step})  # the step was committed, and keeps the conservation law
+            self._publish.publish_steps({name: step.after.step})  # the step was committed, and keeps the conservation law
             yield step
 
     def _account(self, name: str, step: Step) -> None:

@@ -15,7 +15,7 @@ from platform_defs.engine.operations.publish_to_topic import Published, sum_of
 
 THREADS = 2
 """The most tables that are published at once; the threads that advance tables use the same cores."""
-CHECKED_EVERY_S = 86_400.0
+PUBLISHED_AGAIN_AFTER_S = 86_400.0
 """A table without new steps is published again after this time, so that Kafka, which forgets offsets after 7 days, keeps its position."""
 _CANCEL_EVERY_S = 1.0
 
@@ -24,14 +24,14 @@ _CANCEL_EVERY_S = 1.0
 class PublishAll:
     """Publishes tables in threads of its own, each as soon as it has a new step; one table at most once at the same time.
 
-    A table that cannot be published waits like a table that cannot be advanced; see `PendingRetry`. Use this object as a context manager:
-    the end of its block waits for publishes that were started. If the block ends with an error, no further publish begins, and Spark's jobs
-    are cancelled.
+    A table that cannot be published waits like a table that cannot be advanced; see `PendingRetry`. The end of the JVM, and what is no
+    `Exception`, such as `SystemExit`, is raised again by the next call. Use this object as a context manager: the end of its block waits
+    for publishes that were started. If the block ends with an error, no further publish begins, and Spark's jobs are cancelled.
 
     Args:
         publish: publishes the steps of a table up to one; called in several threads.
         tables: the tables that have a sink; others are ignored.
-        report: called when a table could not be published, in the thread that calls this object.
+        report: called in the thread that calls this object, for each failed publish whose `PendingRetry.should_be_reported`.
         now: a monotonic clock, in seconds.
     """
 
@@ -68,7 +68,7 @@ class PublishAll:
         with self._lock:
             return dict(self._failed)
 
-    def note_steps(self, steps: Mapping[str, int]) -> None:
+    def publish_steps(self, steps: Mapping[str, int]) -> None:
         """Publish tables that may have new steps: each at once, or as soon as its present publish or its wait has ended.
 
         Args:
@@ -92,7 +92,7 @@ class PublishAll:
         """
         with self._lock:
             for name, at in self._published_at.items():
-                if self.now() - at >= CHECKED_EVERY_S:
+                if self.now() - at >= PUBLISHED_AGAIN_AFTER_S:
                     self._published_at[name] = self.now()
                     self._changed.add(name)
                     self._start(name)
@@ -123,10 +123,9 @@ class PublishAll:
                 del self._running[name]
             return
         try:
-            with waiting_until(self._stop):
-                outcome: Published | PendingRetry | BaseException = self.publish(name, upto)
-        except Exception as error:
-            outcome = lost_jvm(error) or PendingRetry.after(self._failed.get(name), error, self.now())
+            outcome: Published | PendingRetry | BaseException = self._try_to_publish(name, upto)
+        except BaseException as error:  # raised again by `_outcomes`
+            outcome = error
         with self._lock:
             if isinstance(outcome, Published):
                 self._failed.pop(name, None)
@@ -139,6 +138,16 @@ class PublishAll:
             self._finished.put((name, outcome))
             del self._running[name]
             self._start(name)
+
+    def _try_to_publish(self, name: str, upto: int) -> Published | PendingRetry:
+        """Publish a table; raises `JvmLostError` if the JVM has ended."""
+        try:
+            with waiting_until(self._stop):
+                return self.publish(name, upto)
+        except Exception as error:
+            if (jvm_error := lost_jvm(error)) is not None:
+                raise jvm_error from error
+            return PendingRetry.after(self._failed.get(name), error, self.now())
 
     def _outcomes(self) -> dict[str, Published]:
         published = dict[str, Published]()

@@ -204,7 +204,7 @@ def test_a_publish_that_the_end_of_a_stream_cancels_is_no_failure(engine: Engine
 
     def stream() -> None:
         with PublishAll(publish, {"pairs"}, lambda *_: None) as all_of:
-            all_of.note_steps({"pairs": 1})
+            all_of.publish_steps({"pairs": 1})
             assert began.wait(30)
             raise KeyboardInterrupt("ctrl-c")
 

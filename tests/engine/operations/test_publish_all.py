@@ -9,7 +9,7 @@ import pytest
 from platform_defs.engine.lake.lost_jvm import JvmLostError
 from platform_defs.engine.operations import publish_all
 from platform_defs.engine.operations.advance_all import PendingRetry
-from platform_defs.engine.operations.publish_all import CHECKED_EVERY_S, PublishAll
+from platform_defs.engine.operations.publish_all import PUBLISHED_AGAIN_AFTER_S, PublishAll
 from platform_defs.engine.operations.publish_to_topic import Published
 
 WAIT_S = 30.0
@@ -22,7 +22,7 @@ class Topics:
     now: float = 0.0
     calls: list[str] = field(default_factory=list)
     upto: list[int] = field(default_factory=list)
-    failing: dict[str, Exception] = field(default_factory=dict)
+    failing: dict[str, BaseException] = field(default_factory=dict)
     free: dict[str, Event] = field(default_factory=dict)
     entered: Event = field(default_factory=Event)
     reports: list[tuple[str, int]] = field(default_factory=list)
@@ -54,17 +54,17 @@ def all_of(topics: Topics) -> Iterator[PublishAll]:
 
 def test_only_tables_with_a_sink_that_have_changed_are_published(topics: Topics, all_of: PublishAll) -> None:
     assert (all_of(), all_of.publish_rest(), topics.calls) == ({}, {}, [])
-    all_of.note_steps({"a": 1, "other": 1})
+    all_of.publish_steps({"a": 1, "other": 1})
     assert all_of.publish_rest() == {"a": Published("a", 1, 1, 10)}
     assert (all_of(), all_of.publish_rest(), topics.calls) == ({}, {}, ["a"]), "what was reported is not reported again"
 
 
 def test_steps_that_are_made_during_a_publish_are_published_once_after_it(topics: Topics, all_of: PublishAll) -> None:
     topics.free["a"] = Event()
-    all_of.note_steps({"a": 3})
+    all_of.publish_steps({"a": 3})
     assert topics.entered.wait(WAIT_S)
     for step in range(4, 9):
-        all_of.note_steps({"a": step})
+        all_of.publish_steps({"a": step})
     assert all_of() == {}, "it waits for nothing"
     topics.free["a"].set()
     assert all_of.publish_rest() == {"a": Published("a", 2, 2, 20)}
@@ -73,12 +73,12 @@ def test_steps_that_are_made_during_a_publish_are_published_once_after_it(topics
 
 def test_a_sink_that_fails_is_reported_and_tried_again_later_and_others_go_on(topics: Topics, all_of: PublishAll) -> None:
     topics.failing["a"] = OSError("no route")
-    all_of.note_steps({"a": 1, "b": 1})
+    all_of.publish_steps({"a": 1, "b": 1})
     assert [*all_of.publish_rest()] == ["b"]
     assert (topics.reports, [*all_of.failed]) == ([("a", 1)], ["a"])
     for seconds in (0.9, 0.2, 1.9, 0.2):  # the waits are 1 s and 2 s
         topics.now += seconds
-        all_of.note_steps({"a": 1})
+        all_of.publish_steps({"a": 1})
         all_of()
         all_of.publish_rest()
     assert topics.calls.count("a") == 3
@@ -91,10 +91,10 @@ def test_a_sink_that_fails_is_reported_and_tried_again_later_and_others_go_on(to
 
 
 def test_a_table_without_new_steps_is_published_again_once_a_day(topics: Topics, all_of: PublishAll) -> None:
-    all_of.note_steps({"a": 1})
+    all_of.publish_steps({"a": 1})
     all_of.publish_rest()
     for _ in range(4):
-        topics.now += CHECKED_EVERY_S / 2
+        topics.now += PUBLISHED_AGAIN_AFTER_S / 2
         all_of()
         all_of()
         all_of.publish_rest()
@@ -104,10 +104,19 @@ def test_a_table_without_new_steps_is_published_again_once_a_day(topics: Topics,
 def test_the_end_of_the_jvm_is_raised_and_not_tried_again(topics: Topics, all_of: PublishAll, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(publish_all, "lost_jvm", lambda _: JvmLostError("it has ended"))
     topics.failing["a"] = OSError("a broken pipe")
-    all_of.note_steps({"a": 1})
-    with pytest.raises(JvmLostError, match="it has ended"):
+    all_of.publish_steps({"a": 1})
+    with pytest.raises(JvmLostError, match="it has ended") as raised:
         all_of.publish_rest()
+    assert raised.value.__cause__ is topics.failing["a"]
     assert (all_of(), topics.calls) == ({}, ["a"])
+
+
+def test_an_exit_in_a_publish_is_raised_and_not_tried_again(topics: Topics, all_of: PublishAll) -> None:
+    topics.failing["a"] = SystemExit("a library ends the process")
+    all_of.publish_steps({"a": 1})
+    with pytest.raises(SystemExit, match="a library ends"):
+        all_of.publish_rest()
+    assert (all_of.publish_rest(), topics.calls) == ({}, ["a"])
 
 
 def test_after_an_error_no_queued_table_is_published(topics: Topics, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -119,7 +128,7 @@ def test_after_an_error_no_queued_table_is_published(topics: Topics, monkeypatch
 
     def stream() -> None:
         with PublishAll(topics.publish, names, topics.report) as all_of:
-            all_of.note_steps(dict.fromkeys(names, 1))
+            all_of.publish_steps(dict.fromkeys(names, 1))
             assert topics.entered.wait(WAIT_S)
             raise KeyboardInterrupt("ctrl-c")
 
