@@ -14,15 +14,20 @@ from operators.select import Select
 def check_inputs(table: DerivedAsset, tables: Mapping[str, DerivedAsset]) -> None:
     """Raise if an operator cannot read an input of its kind.
 
+    - A Structured Streaming query reads no table.
+    - A ranking of windows reads only tables of windows, which have one result for each window.
+    - An operator without closed ranges reads sources, or one table alone. With a TTL it reads no upserted table, and with a TTL in
+      processing time no table.
+    - Sessions read only sources, or only tables.
+    - The versions of a join are not rows of an upserted table.
+    - A join by arrival reads no table.
+
     Args:
         table: the table whose inputs are checked.
         tables: all tables, by name; an input that is not one of them is a source.
 
     Raises:
-        ContractError: a Structured Streaming query reads a table; a ranking of windows reads an input without windows, or with several
-            results of a window; an operator without closed ranges reads a table and another input, or has a TTL and reads an
-            upserted table, or has a TTL in processing time and reads a table; sessions read a source together with a table; the
-            versions of a join are rows of an upserted table; or a join by arrival reads a table.
+        ContractError: the table breaks one of these rules.
     """
     upstream_tables = [tables[name] for name in table.inputs if name in tables]
     if upstream_tables and table.streams_as == "query":
@@ -37,7 +42,7 @@ def check_inputs(table: DerivedAsset, tables: Mapping[str, DerivedAsset]) -> Non
         if table.operator.reads.results and problem:
             legal = f"tables of windows: {kind} reads the results of a windowed operator, and {name!r} {problem}"
             raise _illegal(table, name, f"{legal}; give {kind} a window of its own")
-    _check_versions(table, tables)
+    _check_looked_up_inputs(table, tables)
     reads_both = 0 < len(upstream_tables) < len(table.inputs)
     if reads_both and isinstance(table.operator, DecidesLateness) and table.operator.reads.recorded:
         names = ", ".join(upstream.name for upstream in upstream_tables)
@@ -53,7 +58,7 @@ def _why_no_windows(upstream: DerivedAsset) -> str | None:
     return "adds several results of a window, at different times" if is_purging(upstream.operator) else None
 
 
-def _check_versions(table: DerivedAsset, tables: Mapping[str, DerivedAsset]) -> None:
+def _check_looked_up_inputs(table: DerivedAsset, tables: Mapping[str, DerivedAsset]) -> None:
     """Raise if the versions of a join are rows of an upserted table, or if a join by arrival reads a table."""
     reads, kind = table.operator.reads, type(table.operator).__name__
     for index, name in enumerate(table.inputs):

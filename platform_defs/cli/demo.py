@@ -124,9 +124,9 @@ def _of_olist(data: Path, folder: DemoLake, parts: int, arrival: Arrival) -> Cal
 
 def _land(folder: DemoLake, sources: Iterable[str], name: str, write_files: Callable[[], object]) -> None:
     """Land a file of each source, and record it before and after, so that a killed demo still knows its own files."""
-    folder.plan(f"{source}/{name}" for source in sources)
+    folder.record_planned_files(f"{source}/{name}" for source in sources)
     write_files()
-    folder.landed()
+    folder.record_landed_files()
 
 
 def ingest_in_dagster(definitions: dg.Definitions, instance: dg.DagsterInstance) -> None:

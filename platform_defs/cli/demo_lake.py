@@ -81,8 +81,11 @@ class DemoLake:
     def settings(self, values: Settings, **changes: Any) -> Settings:
         """The settings with the demo's lake, input files and Dagster instance in place of the user's.
 
+        The user's lake may be this folder, as it is with the settings of the command that opens the UI of a demo. `begin` refuses the
+        folder unless all of its content is a demo's.
+
         Raises:
-            ForeignFolderError: the folder overlaps the user's lake or input files.
+            ForeignFolderError: the folder is not the user's lake, and overlaps it or the user's input files.
         """
         for setting, folder in (("LAKE", values.lake), ("LANDING", values.landing_root)):
             overlaps = is_within(str(self.root), folder) or is_within(folder, str(self.root))
@@ -103,7 +106,7 @@ class DemoLake:
         if self.root.exists() and not self.root.is_dir():
             raise ForeignFolderError.containing(self.root, "a file")
         if self.root.exists() and any(self.root.iterdir()):
-            self._landed()  # before a lock file is written to a folder that may be someone else's
+            self._recorded_files()  # before a lock file is written to a folder that may be someone else's
             self._require_known_names(engine)
             with ExitStack() as locks:
                 for name in ("maintenance", writer_name(engine.folders), "ledger", *engine.assets):
@@ -113,14 +116,14 @@ class DemoLake:
         self.root.mkdir(parents=True, exist_ok=True)
         self._write_mark({})
 
-    def plan(self, names: Iterable[str]) -> None:
+    def record_planned_files(self, names: Iterable[str]) -> None:
         """Record that the demo is about to land files, such as `orders/part-00000.csv`."""
-        self._write_mark({**self._landed(), **dict.fromkeys(names)})
+        self._write_mark({**self._recorded_files(), **dict.fromkeys(names)})
 
-    def landed(self) -> None:
+    def record_landed_files(self) -> None:
         """Record the modification time and the size of every planned file that has landed."""
-        states = {name: _state(self.landing / name) for name in self._landed() if (self.landing / name).exists()}
-        self._write_mark({**self._landed(), **states})
+        states = {name: _state(self.landing / name) for name in self._recorded_files() if (self.landing / name).exists()}
+        self._write_mark({**self._recorded_files(), **states})
 
     def require_own(self, engine: Engine) -> None:
         """Raise unless all content of the folder is a demo's: its mark, the files of its tables, and rows of its input files.
@@ -129,7 +132,7 @@ class DemoLake:
             ForeignFolderError: the folder has other content.
         """
         self._require_known_names(engine)
-        landed = self._landed()
+        landed = self._recorded_files()
         landed |= {str(path.with_name(f".{path.name}.tmp")): None for path in map(PurePosixPath, landed)}  # of a killed demo
         landings = [folder / LANDING for folder in (self.root, *_trash_folders(self.root))]
         files = [file for landing in landings for file in _files(landing)]
@@ -156,7 +159,7 @@ class DemoLake:
                 entry.rename(trash / entry.name)
         shutil.rmtree(trash)
 
-    def _landed(self) -> dict[str, State]:
+    def _recorded_files(self) -> dict[str, State]:
         """The files that the mark lists, by source and name, with their states."""
         try:
             marked = json.loads((self.root / MARK).read_text("utf-8"))["landed"]
@@ -167,9 +170,9 @@ class DemoLake:
 
     def _write_mark(self, landed: dict[str, State]) -> None:
         """Replace the mark atomically."""
-        hidden = self.root / f"{MARK}.new"
-        hidden.write_text(json.dumps({"note": _NOTE, "landed": landed}), "utf-8")
-        hidden.replace(self.root / MARK)
+        new_mark = self.root / f"{MARK}.new"
+        new_mark.write_text(json.dumps({"note": _NOTE, "landed": landed}), "utf-8")
+        new_mark.replace(self.root / MARK)
 
 
 def _unknown_paths(root: Path, tables: Collection[str], *, is_trash: bool = False) -> Iterator[Path]:

@@ -45,8 +45,9 @@ class ComputedChanges:
             return
         computed = changes.persist()
         try:
-            [(count, *ends)] = collect(computed.agg(F.count("*"), *[end(F.unix_millis(FINAL_AT)) for end in (F.min, F.max)]))
-            yield cls(computed, None, count, (ends[0] or 0, ends[1] or 0))
+            final_at = F.unix_millis(FINAL_AT)
+            [(count, first, last)] = collect(computed.agg(F.count("*"), F.min(final_at), F.max(final_at)))
+            yield cls(computed, None, count, (first or 0, last or 0))
         finally:
             computed.unpersist()
 
@@ -95,12 +96,22 @@ class ComputedChanges:
         if opened is None or (key and newest_rows.group_by(columns).aggregate([]).num_rows < newest_rows.num_rows):
             return False
         is_deleted = f"c.`{OWN_CHANGE}` = '{DELETE}'"
-        conditions = {"is_deleted": is_deleted, "only": f"t.`{FINAL_AT}` BETWEEN c.`{_FIRST}` AND c.`{_LAST}`" if key else is_deleted}
+        only = f"t.`{FINAL_AT}` BETWEEN c.`{_FIRST}` AND c.`{_LAST}`" if key else is_deleted
         for column, end in zip((_FIRST, _LAST), self.ends, strict=True):  # deltalake cannot record a condition with a literal timestamp
             newest_rows = newest_rows.append_column(
                 column, pa.repeat(pa.scalar(end * 1_000, few_rows.schema.field(FINAL_AT).type), newest_rows.num_rows)
             )
-        lake.upsert_fetched(self.rows.sparkSession, opened, table, newest_rows, columns, metadata=metadata, number=number, **conditions)
+        lake.upsert_fetched(
+            self.rows.sparkSession,
+            opened,
+            table,
+            newest_rows,
+            columns,
+            metadata=metadata,
+            number=number,
+            is_deleted=is_deleted,
+            only=only,
+        )
         return True
 
 

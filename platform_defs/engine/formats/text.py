@@ -6,7 +6,6 @@ Files are read line by line, so that the original text of a line that cannot be 
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
 from typing import Any, cast
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -29,12 +28,16 @@ BLANK = " \t\f\v"
 """The characters of a blank line."""
 # A contract cannot change these options: with another mode a bad row would be dropped, or would stop the ingest.
 _LENIENT = {"mode": "PERMISSIVE", "columnNameOfCorruptRecord": CORRUPT}
-_LONGEST_HEADER = 1 << 20
-_FILE = "_metadata.file_path"
-_SPLIT = "_metadata.file_block_start"
+_MOST_HEADER_BYTES = 1 << 20
+_FILE_PATH = "_metadata.file_path"
+_SPLIT_START = "_metadata.file_block_start"
 _NUMBER_IN_PARTITION = f"(monotonically_increasing_id() & {(1 << 33) - 1}L)"
-_POSITION = f"{_SPLIT} + {_NUMBER_IN_PARTITION}"
-"""The position of a line in its file: the start of its split, and its number in that split."""
+_POSITION = f"{_SPLIT_START} + {_NUMBER_IN_PARTITION}"
+"""The position of a line in its file: the first byte of its split, plus the line's number among all lines of its Spark partition.
+
+Positions increase along a file. A partition may begin with lines of other files, but only before the last split of a file: Spark assigns
+splits to partitions by their length, the longest first, so that each split of full length begins a partition.
+"""
 IN_FIRST_SPLIT = temporary("in_first_split")
 """The column with whether a line is in the first split of its file."""
 
@@ -80,7 +83,7 @@ def parser_options(contract: SourceContract, defaults: Mapping[str, str]) -> dic
 def lines(
     spark: SparkSession, files: Sequence[File], ordered: Sequence[File], blank: str = BLANK, *, with_split: bool = False
 ) -> DataFrame:
-    """The lines that are not blank, as `value`, each with its position: the start of its split, and the line's number in that split.
+    """The lines that are not blank, as `value`, each with the path of its file, and its `arrival`, in which `_POSITION` is the position.
 
     Args:
         spark: the session.
@@ -89,14 +92,14 @@ def lines(
         blank: the characters of a blank line.
         with_split: whether to add the column `IN_FIRST_SPLIT`.
     """
-    split = [F.expr(f"{_SPLIT} = 0").alias(IN_FIRST_SPLIT)] if with_split else []
-    columns = "value", F.col(_FILE).alias(PATH), arrival(files, ordered, F.col(_FILE), F.expr(_POSITION)), *split
+    split = [F.expr(f"{_SPLIT_START} = 0").alias(IN_FIRST_SPLIT)] if with_split else []
+    columns = "value", F.col(_FILE_PATH).alias(PATH), arrival(files, ordered, F.col(_FILE_PATH), F.expr(_POSITION)), *split
     all_lines = read_files(spark, files, lambda reader, paths: reader.text(paths).select(*columns))
     return all_lines.where(F.btrim("value", F.lit(blank)) != "")
 
 
 def raw_rows_of(
-    rows: DataFrame, columns: LineColumns, columns_of_parts: Mapping[str, Column] | None = None, first: Column | None = None
+    rows: DataFrame, columns: LineColumns, columns_of_parts: Mapping[str, Column] | None = None, overriding_fault: Column | None = None
 ) -> DataFrame:
     """Parsed lines as raw rows.
 
@@ -104,21 +107,22 @@ def raw_rows_of(
         rows: the lines.
         columns: the columns that are made of the lines.
         columns_of_parts: by name, the raw values of columns that are not read from the line.
-        first: a reason to reject a line, or null; it takes precedence over all other reasons.
+        overriding_fault: a reason to reject a line, or null; it takes precedence over all other reasons.
     """
     parts = columns_of_parts or {}
     for name, column in columns.steps.items():
         rows = rows.withColumn(name, column)
-    rows = rows.withColumn(MALFORMED, columns.malformed if first is None else F.coalesce(first, columns.malformed))
+    malformed = columns.malformed if overriding_fault is None else F.coalesce(overriding_fault, columns.malformed)
+    rows = rows.withColumn(MALFORMED, malformed)
     fields = [parts[name].alias(name) if name in parts else column for name, column in columns.fields.items()]
     return rows.select(*fields, raw(), PATH, MALFORMED, ARRIVAL, *record_of(rows))
 
 
-def _field(column: str | None, field: StructField) -> Column:
-    value = (
-        F.lit(None).cast(field.dataType) if column is None else F.when(F.col(MALFORMED).isNull(), F.col(f"{PARSED}.{quoted_name(column)}"))
-    )
-    return value.alias(field.name)
+def _field(parsed_name: str | None, field: StructField) -> Column:
+    """The column of a field of the contract, whose value is the field `parsed_name` of `PARSED`; null without one."""
+    if parsed_name is None:
+        return F.lit(None).cast(field.dataType).alias(field.name)
+    return F.when(F.col(MALFORMED).isNull(), F.col(f"{PARSED}.{quoted_name(parsed_name)}")).alias(field.name)
 
 
 @dataclass(frozen=True)
@@ -135,19 +139,19 @@ class Header:
 
 
 def header(spark: SparkSession, contract: SourceContract, file: File) -> Header:
-    """A file's header; at most `_LONGEST_HEADER` bytes are read."""
+    """A file's header; at most `_MOST_HEADER_BYTES` bytes are read."""
     path, conf = hadoop_path(spark, file)
     codec = cast(Any, spark._jvm).org.apache.hadoop.io.compress.CompressionCodecFactory(conf).getCodec(path)
     stream = path.getFileSystem(conf).open(path)
     try:
-        start: bytes = (codec.createInputStream(stream) if codec else stream).readNBytes(_LONGEST_HEADER)
+        start: bytes = (codec.createInputStream(stream) if codec else stream).readNBytes(_MOST_HEADER_BYTES)
     finally:
         stream.close()
     lines_at_start = re.split(r"[\r\n]+", start.decode("utf-8", "replace").removeprefix("\ufeff"))
     comment = CsvStyle.of(contract.options).comment
     first = next((line for line in lines_at_start if line.strip() and not (comment and line.startswith(comment))), "")
     is_repeated = sum(line.removeprefix("\ufeff") == first for line in lines_at_start) > 1
-    return Header(first, is_repeated or len(start) == _LONGEST_HEADER)
+    return Header(first, is_repeated or len(start) == _MOST_HEADER_BYTES)
 
 
 def is_header(line: str, may_recur: Sequence[File]) -> Column:
@@ -162,5 +166,8 @@ def is_header(line: str, may_recur: Sequence[File]) -> Column:
         return is_same
     # Each branch has its own counter, which Spark increases only for the lines for which it evaluates the branch: here, the lines of one
     # file that equal the header. The first of them has the number 0.
-    first_of_file = reduce(lambda case, f: case.when(F.col(PATH) == f.path, F.expr(f"{_NUMBER_IN_PARTITION} = 0")), may_recur, cast(Any, F))
+    branches = [(F.col(PATH) == file.path, F.expr(f"{_NUMBER_IN_PARTITION} = 0")) for file in may_recur]
+    first_of_file = F.when(*branches[0])
+    for branch in branches[1:]:
+        first_of_file = first_of_file.when(*branch)
     return F.when(is_same, F.when(F.col(IN_FIRST_SPLIT), first_of_file.otherwise(True)).otherwise(False)).otherwise(False)

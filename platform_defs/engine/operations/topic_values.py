@@ -1,7 +1,7 @@
 """The keys and values of a topic's records, in the format of its sink.
 
-Avro values with a registry are in Confluent's wire format: a zero byte, the id of the schema as four bytes, and the encoding. In the
-registered schema, each column that may be null has the default null, so that a schema with one column more or less stays compatible.
+With a registry, Avro keys and values are in Confluent's wire format: a zero byte, the id of the schema as four bytes, and the encoding. In
+the registered schema, each column that may be null has the default null, so that a schema with one column more or less stays compatible.
 """
 
 import json

@@ -66,7 +66,7 @@ def engine(make_engine: MakeEngine, request: pytest.FixtureRequest) -> Iterator[
 )
 def test_only_the_first_of_the_lines_is_the_header(engine: Engine, monkeypatch: pytest.MonkeyPatch, longest: int) -> None:
     """Of a file that is longer than what is read for its header, any line may be the same as the header."""
-    monkeypatch.setattr(text, "_LONGEST_HEADER", longest)
+    monkeypatch.setattr(text, "_MOST_HEADER_BYTES", longest)
     for name, content in FILES.items():
         encoded = content.encode()
         _write(engine, "codes", name, gzip.compress(encoded) if name.endswith(".gz") else encoded)

@@ -89,9 +89,9 @@ def _contents(root: Path) -> dict[str, bytes]:
 def made_demo(tmp_path: Path) -> Demo:
     folder, engine = DemoLake(tmp_path / "demo"), _engine(tmp_path / "demo")
     folder.begin(engine)
-    folder.plan([LANDED])
+    folder.record_planned_files([LANDED])
     _land(folder)
-    folder.landed()
+    folder.record_landed_files()
     for table in ("ledger", "order_wide", "events", "changelog"):
         (folder.root / table).mkdir()
     for name in ("_dagster/x", "_prepared/orders/part-00001.csv", *WRITTEN):
@@ -115,7 +115,7 @@ def test_a_lake_of_an_earlier_demo_is_emptied_except_for_locks_and_dagster_home(
 
 
 def test_a_killed_demo_recognizes_the_files_it_was_about_to_land(made_demo: Demo) -> None:
-    made_demo.folder.plan(["orders/part-00001.jsonl", "payments/part-00001.jsonl"])
+    made_demo.folder.record_planned_files(["orders/part-00001.jsonl", "payments/part-00001.jsonl"])
     _land(made_demo.folder, "orders/part-00001.jsonl")
     _land(made_demo.folder, "payments/.part-00001.jsonl.tmp")
     made_demo.folder.begin(_engine(made_demo.root))
