@@ -72,7 +72,7 @@ class Simulation:
         self._check()
 
     def _check(self) -> None:
-        """Check the errors of the last operation, the ledger, the logs and the tables."""
+        """Check the errors of the last operation, the ledger, the logs, and the tables `pairs` and `counts`."""
         expected, world = self.expected, self.world
         for number, met_fault, error in world.errors:
             self._check_error(number, met_fault, error)
@@ -83,19 +83,19 @@ class Simulation:
             expected.check_table(asset)
 
     def _check_error(self, number: int, met_fault: bool, error: Exception) -> None:
-        """Raise a finding if an error has no cause: no fault, other writer or changed configuration."""
+        """Raise a finding unless an error has a cause: a fault, a lost commit, another writer or changed parameters."""
         if met_fault or self.damaged:
             return
         can_overtake = self.history.setup.owners != "locks"
         is_other_paused = any(p.is_paused for p in self.world.processes.values() if p.number != number)
-        causes = {
-            LakeBusy: lambda: is_other_paused or can_overtake,
-            LakeError: lambda: can_overtake,
-            LedgerError: lambda: can_overtake,
-            ProgressError: lambda: self.reconfigured,
-            IngestError: lambda: can_overtake,
+        is_expected: dict[type[Exception], bool] = {
+            LakeBusy: is_other_paused or can_overtake,
+            LakeError: can_overtake,
+            LedgerError: can_overtake,
+            ProgressError: self.reconfigured,
+            IngestError: can_overtake,
         }
-        if not causes.get(type(error), lambda: False)():
+        if not is_expected.get(type(error), False):
             raise Finding(f"false alarm {type(error).__name__}", str(error))
 
     def _finish(self) -> None:
@@ -153,7 +153,7 @@ class Simulation:
         return self.world.outcome.startswith("ProgressError") and f"`tidemark rebuild {name} --downstream`" in self.world.outcome
 
     def _round(self) -> str | None:
-        """Ingest, drain and advance; returns the first failure."""
+        """Ingest, drain, advance and account; returns the first failure."""
         world, failed = self.world, None
         world.clock.pass_ms(MINUTE)
         works: list[tuple[str, Callable[[SimEngine], Any]]] = [("ingest", SimEngine.ingest), ("drain", SimEngine.drain)]
@@ -180,31 +180,62 @@ def simulate(history: History, make: Callable[..., SimEngine] = SimEngine) -> Fi
 
 
 def shrink(history: History, finding: Finding, make: Callable[..., SimEngine] = SimEngine, tries: int = 600) -> tuple[History, Finding]:
-    """Remove actions, faults and landed rows from the history as long as it still causes a finding of the same kind."""
-    budget = tries
-    size = max(1, len(history.actions) // 2)
-    while size and budget > 0:
-        n, cut = 0, False
-        while n < len(history.actions) and budget > 0:
-            fewer = replace(history, actions=history.actions[:n] + history.actions[n + size :])
-            budget -= 1
-            other = simulate(fewer, make)
-            if other is not None and other.kind == finding.kind:
-                history, finding, cut = fewer, other, True
-            else:
-                n += size
-        size = size if cut and size == 1 else size // 2
-    for n, action in enumerate(history.actions):
-        for simpler in _simpler(action):
-            actions = (*history.actions[:n], simpler, *history.actions[n + 1 :])
-            other = simulate(replace(history, actions=actions), make)
-            if other is not None and other.kind == finding.kind:
-                history, finding = replace(history, actions=actions), other
-                break
-    return history, finding
+    """Remove actions, and then faults and landed rows, as long as the history still causes a finding of the same kind.
+
+    Args:
+        history: the history.
+        finding: its finding.
+        make: makes an engine, as for `Simulation`.
+        tries: the most histories that are simulated.
+    """
+    shrinking = _Shrinking(history, finding, make, tries)
+    shrinking.remove_actions()
+    shrinking.simplify_actions()
+    return shrinking.history, shrinking.finding
+
+
+@dataclass
+class _Shrinking:
+    """The shortest history that was found, its finding, and the number of simulations that may still be run."""
+
+    history: History
+    finding: Finding
+    make: Callable[..., SimEngine]
+    tries: int
+
+    def remove_actions(self) -> None:
+        """Remove half of the actions at once, then fewer, and at last one by one."""
+        size = max(1, len(self.history.actions) // 2)
+        while size and self.tries > 0:
+            n, is_shorter = 0, False
+            while n < len(self.history.actions) and self.tries > 0:
+                if self._replace(n, n + size, ()):
+                    is_shorter = True
+                else:
+                    n += size
+            size = size if is_shorter and size == 1 else size // 2
+
+    def simplify_actions(self) -> None:
+        """Remove faults and landed rows of each action."""
+        for n in range(len(self.history.actions)):
+            while any(self._replace(n, n + 1, (simpler,)) for simpler in _simpler(self.history.actions[n])):
+                pass  # it may be simplified further
+
+    def _replace(self, start: int, end: int, actions: tuple[Action, ...]) -> bool:
+        """Replace the actions from `start` to before `end`, if that causes a finding of the same kind; returns whether it does."""
+        if self.tries <= 0:
+            return False
+        self.tries -= 1
+        shorter = replace(self.history, actions=(*self.history.actions[:start], *actions, *self.history.actions[end:]))
+        finding = simulate(shorter, self.make)
+        if finding is None or finding.kind != self.finding.kind:
+            return False
+        self.history, self.finding = shorter, finding
+        return True
 
 
 def _simpler(action: Action) -> Iterator[Action]:
+    """The action with fewer faults, or with fewer landed rows."""
     if action.faults:
         yield replace(action, faults=())
         for fault in action.faults:

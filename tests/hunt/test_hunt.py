@@ -118,6 +118,9 @@ def test_a_finding_is_reproducible_also_after_shrinking(monkeypatch: pytest.Monk
     fewer, cut = shrink(history, finding)
     assert cut.kind == finding.kind == "file read twice"
     assert {action.kind for action in fewer.actions} == {"land", "ingest", "move"}
+    assert {len(action.args[2]) for action in fewer.actions if action.kind == "land"} == {1}, "rows of the landed files"
+    assert not any(action.faults for action in fewer.actions)
+    assert shrink(history, finding, tries=0) == (history, finding)
 
 
 def test_a_seed_determines_the_history() -> None:
