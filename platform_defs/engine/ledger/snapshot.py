@@ -6,7 +6,10 @@ from platform_defs.engine.ledger.store import Version
 
 
 class LedgerSnapshot(Ledger):
-    """A snapshot of a ledger, which later commits do not change.
+    """A snapshot of a ledger: its batches, and the newest row of each source, are those of one version, whatever is committed later.
+
+    Its records of files are those of the ledger itself, so `file_records`, `files_to_read` and `topic_ends` may include later batches. A
+    snapshot is only read: the methods of `Ledger` that commit fail.
 
     Args:
         ledger: the ledger itself.
@@ -46,7 +49,7 @@ class LedgerSnapshot(Ledger):
 
 
 def last_with_rows(ledger: Ledger, source: str, head: int | None = None) -> int:
-    """The newest batch with accepted rows of a source; 0 if there is none.
+    """The newest batch with accepted rows of a source, up to the batch `head` if it is given; 0 if there is none.
 
     Rows in the source's log with a later `seq` are uncommitted, even if a batch with that number exists: a killed ingest can leave them
     before the source is removed from the pipeline for a while.
