@@ -1,7 +1,8 @@
 """Writes to the lake's tables: appends, and replacements of whole tables.
 
-Spark writes many rows, and Arrow few (see `small_queries`). deltalake commits them, and writes the rows of the ledger. The metadata of
-commits is composed here and in `changed_tables`; elsewhere it is only an `id`, or the record of a lease.
+Spark writes many rows, and Arrow few (see `small_queries`). deltalake commits them, except in an overwrite that only Spark can make:
+of a table with deletion vectors, or one that changes which columns have statistics. deltalake also writes the rows of the ledger. The
+metadata of commits is composed here and in `changed_tables`; elsewhere it is only an `id`, or the record of a lease.
 """
 
 import json
@@ -85,6 +86,7 @@ class WrittenTables(TablesMaintainedAfterCommits):
 
         Raises:
             LakeError: nothing was committed: another writer has, or the columns differ from the table's. Or the outcome is not known.
+            DeltaError, OSError: nothing was committed: the store failed, or deltalake refused the commit.
         """
         self.check_leases()
         delta, path = self.delta_for_reading(table), self.path(table)
@@ -92,8 +94,8 @@ class WrittenTables(TablesMaintainedAfterCommits):
             self._check_follows(table, delta, metadata, after)
             with reporting_overtaken(table, next(iter(metadata))):
                 delta = commits.drop_differing_columns(delta, frame.schema)
-        delta = commits.widen(delta, frame.schema) if delta is not None and widen else delta
         if delta is not None:
+            delta = commits.widen(delta, frame.schema) if widen else delta
             check_columns(table, schema_of(delta), frame.schema, may_lack=widen)
         names = [] if delta is None else schema_of(delta).fieldNames()
         folder = write_files(frame, path, names, self.storage_options, writer_options)
@@ -102,20 +104,21 @@ class WrittenTables(TablesMaintainedAfterCommits):
         actions, rows = add_actions(path, folder, columns, self.storage_options)
         commit_metadata = metadata | {commits.ROWS: dict.fromkeys(metadata, rows), "id": folder}
         self.check_leases()
-        before = delta
+        before = None  # the version on which the commit succeeded; None if the commit created the table
         if delta is None:
             properties = table_properties(bounded, change_feed)
-            delta = commits.create(path, frame.schema, actions, commit_metadata, properties, self.storage_options)
-        while delta is not None:
+            delta = commits.create(path, frame.schema, actions, commit_metadata, properties, self.storage_options, number)
+        while delta is not None:  # the opened table, or the table after the commit of another writer
             self._check_follows(table, delta, metadata, after)
-            before, delta = delta, commits.commit_files(delta, actions, commit_metadata, number)
+            before = delta
+            delta = commits.commit_files(before, actions, commit_metadata, number)
         self._after_commit(frame.sparkSession, table, Committed(0 if before is None else before.version() + 1, before, actions))
         return rows
 
     def _check_follows(self, table: str, delta: DeltaTable, metadata: dict[str, Any], after: Any) -> None:
         """Raise `LakeError` unless the newest value under the metadata's key is the expected one."""
         [key] = metadata
-        if after is not ANY and newest_commit(delta, table, key).value != _as_stored(after):
+        if after is not ANY and newest_commit(delta, table, key).value != json.loads(json.dumps(after)):  # as it is when it has been stored
             raise LakeError.overtaken(table, key)
 
     def overwrite(
@@ -142,6 +145,7 @@ class WrittenTables(TablesMaintainedAfterCommits):
 
         Raises:
             LakeError: the table has a commit of this step or a later one, or another writer has committed.
+            DeltaError, OSError: nothing was committed: the store failed, or deltalake refused the commit.
         """
         self.check_leases()
         delta = self.delta(table)
@@ -149,16 +153,14 @@ class WrittenTables(TablesMaintainedAfterCommits):
             raise LakeError.overtaken(table, "step")
         if change_feed and delta is not None and is_written_by_deltalake(delta) and commits.set_properties(delta, CHANGE_FEED):
             raise LakeError.overtaken(table, "step")
-        if deletion_vectors or not (delta is None or self._can_replace(delta, frame)):
+        # deltalake cannot change which columns have statistics
+        can_replace = delta is None or (is_written_by_deltalake(delta) and table_columns.keeps_statistics(delta, frame.schema))
+        if deletion_vectors or not can_replace:
             self._overwrite_by_spark(frame, table, metadata, number, pruned_by, change_feed, deletion_vectors)
             committed = None
         else:
             committed = self._replace_files(delta, frame, table, metadata, number, pruned_by, change_feed)
         self._after_commit(frame.sparkSession, table, committed)
-
-    def _can_replace(self, delta: DeltaTable, frame: DataFrame) -> bool:
-        """Whether deltalake can overwrite a table; it cannot change which columns have statistics."""
-        return is_written_by_deltalake(delta) and table_columns.keeps_statistics(delta, frame.schema)
 
     def _replace_files(
         self,
@@ -173,13 +175,12 @@ class WrittenTables(TablesMaintainedAfterCommits):
         """Write a frame's files and commit them by deltalake in place of the table's files at the version that was opened."""
         path, bounded = self.path(table), bounded_columns(frame.schema, pruned_by)
         folder = write_files(frame, path, [], self.storage_options)
-        columns = bounded if delta is None else statistics_columns(delta, bounded)
-        actions, rows = add_actions(path, folder, columns, self.storage_options)
+        actions, rows = add_actions(path, folder, bounded if delta is None else statistics_columns(delta, bounded), self.storage_options)
         commit_metadata = metadata | {commits.ROWS: dict.fromkeys(metadata, rows), "id": folder}
         self.check_leases()
         if delta is None:
-            arguments = path, frame.schema, actions, commit_metadata, table_properties(bounded, change_feed)
-            if commits.create(*arguments, self.storage_options, number) is not None:
+            properties = table_properties(bounded, change_feed)
+            if commits.create(path, frame.schema, actions, commit_metadata, properties, self.storage_options, number) is not None:
                 raise LakeError.overtaken(table, "step")
             return Committed(0, None, actions)
         if commits.commit_files(delta, actions, commit_metadata, number, replacing=frame.schema) is not None:
@@ -199,7 +200,7 @@ class WrittenTables(TablesMaintainedAfterCommits):
         """Overwrite a table that has, or is to have, features that only Spark writes."""
         before, commit_metadata = self.version(table), metadata | {"id": uuid.uuid4().hex}
         frame = plan_if_small(frame)
-        frame.sparkSession.conf.set(_SKIP_EMPTY_CONF, "false")
+        frame.sparkSession.conf.set(_SKIP_EMPTY_CONF, "false")  # a step without rows is committed too, for its progress
         writer = frame.write.format("delta").option("userMetadata", json.dumps(commit_metadata)).mode("overwrite")
         writer = writer.options(
             **table_properties(bounded_columns(frame.schema, pruned_by), change_feed), overwriteSchema="true", mergeSchema="false"
@@ -238,15 +239,19 @@ class WrittenTables(TablesMaintainedAfterCommits):
 
         Raises:
             LakeError: another writer has committed, or it is not known whether the commit succeeded.
+            DeltaError, OSError: nothing was committed: the store failed, or deltalake refused the commit.
         """
         self.check_leases()
-        Path(self.path(table)).parent.mkdir(parents=True, exist_ok=True) if self.is_local else None
+        if self.is_local:
+            Path(self.path(table)).parent.mkdir(parents=True, exist_ok=True)
         commit_metadata = {**(metadata or {}), "id": uuid.uuid4().hex}
         delta: DeltaTable | None = self.delta(table) if expected is ANY else expected
         merge = delta is not None and not {*rows.column_names} <= {f.name for f in delta.schema().fields}
         arguments: dict[str, Any] = {"storage_options": self.storage_options} | ({"schema_mode": "merge"} if merge else {})
         arguments |= {} if replacing is None else {"predicate": replacing}
-        mode = "error" if expected is None else "append" if replacing is None else "overwrite"
+        mode = "append" if replacing is None else "overwrite"
+        if expected is None:
+            mode = "error"  # the table must not exist yet
         arguments |= {"mode": mode, "description": description or None}
         target = self.path(table) if delta is None else delta
         write = partial(write_deltalake, target, rows, **arguments, **commits.commit_options(commit_metadata))
@@ -293,8 +298,3 @@ class WrittenTables(TablesMaintainedAfterCommits):
         commit = partial(commits.write_actions, expected, [], "append", schema, options)
         if commits.commit_once(expected, commit_id, commit, in_place=False):
             raise CommitFailedError("another writer has committed")
-
-
-def _as_stored(value: Any) -> Any:
-    """A value as it is after a round trip through a commit's JSON, for comparisons."""
-    return json.loads(json.dumps(value))

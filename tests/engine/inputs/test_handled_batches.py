@@ -1,4 +1,4 @@
-"""The newest batch that each table has handled: a table that cannot be read is left out. No test starts Spark."""
+"""The newest batch that each table has handled: a table that cannot be read is left out."""
 
 import json
 from pathlib import Path
@@ -7,10 +7,13 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, write_deltalake
+from pyspark.sql import SparkSession
 
-from platform_defs.engine.inputs.handled_batches import newest_handled_batches, require_handled_batches
-from platform_defs.engine.inputs.progress import stored_progress
+from platform_defs.engine.inputs import progress as stored
+from platform_defs.engine.inputs.handled_batches import newest_handled_batches, require_handled_batches, tables_outside
+from platform_defs.engine.inputs.progress import Progress, stored_progress
 from platform_defs.engine.inputs.progress_errors import ProgressError
+from platform_defs.engine.lake.tables import Lake
 from tests.support.bare_lake import bare_engine, commit_batch, commit_step
 from tests.support.clock import Clock
 from tests.support.small_sources import START, join, source
@@ -31,3 +34,10 @@ def test_a_table_with_metadata_of_another_program_is_left_out(tmp_path: Path, pr
     require_handled_batches(engine.lake, engine.ledger, engine.assets)
     with pytest.raises(ProgressError, match="the newest commit of pairs has no progress in the engine's format"):
         stored_progress(engine.lake, engine.assets["pairs"])
+
+
+def test_a_table_with_one_step_is_found_after_it_has_left_the_pipeline(tmp_path: Path, spark: SparkSession) -> None:
+    lake = Lake(str(tmp_path / "lake"))
+    stored.commit_step(lake, join(), spark.range(1), Progress(step=1, seq=3), [])
+    assert [*newest_handled_batches(lake, {})] == [("pairs", 3)]
+    assert tables_outside(lake, {}) == ["pairs"]
