@@ -65,9 +65,14 @@ class Script:
     plans: tuple[Plan, ...]
 
     @property
+    def inserts(self) -> tuple[Plan, ...]:
+        """The INSERT INTO statements, without those that are explained."""
+        return tuple(plan for plan in self.plans if plan.target and not plan.is_explained)
+
+    @property
     def targets(self) -> tuple[str, ...]:
         """The tables that are inserted into."""
-        return tuple(plan.target for plan in self.plans if plan.target and not plan.is_explained)
+        return tuple(plan.target for plan in self.inserts)
 
 
 def plan(text: str, tables: Mapping[str, Relation] | None = None) -> Script:

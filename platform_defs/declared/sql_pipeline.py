@@ -1,11 +1,11 @@
 """A pipeline in SQL: CREATE TABLE statements are sources, and INSERT INTO statements are tables."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping, Sequence, Set
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import PurePosixPath
 
-from assets.contracts import DerivedAsset
+from assets.contracts import DerivedAsset, SourceContract
 from assets.pipeline import Pipeline
 from operators.errors import TidemarkError
 from operators.sql.errors import SqlError
@@ -30,7 +30,7 @@ def pipeline_of(script: Script, plans: Sequence[Plan] | None = None) -> Pipeline
 
     Args:
         script: the script.
-        plans: the statements of the script whose tables the pipeline has; None for all statements.
+        plans: the INSERT INTO statements whose tables the pipeline has; None for all of the script.
 
     Raises:
         SqlError, ContractError: see `read_sql`.
@@ -44,29 +44,24 @@ def pipeline_of(script: Script, plans: Sequence[Plan] | None = None) -> Pipeline
         {name: target.parameters for name, target in targets.items()},
         script.views,
     )
-    for planned in script.plans if plans is None else plans:
-        if planned.target and not planned.is_explained:
-            tables.add(planned.target, planned.relation)
+    for planned in script.inserts if plans is None else plans:
+        tables.add(planned.target, planned.relation)
     for name in tables.assets.keys() & targets.keys():
         targets[name].check(tables.assets[name])
     if not tables.assets:
         raise SqlError.refused("a pipeline without a table", "it has no INSERT INTO statement", "add INSERT INTO name SELECT ...")
-    contracts = [
-        replace(s.contract, unique_key=()) if {*s.contract.unique_key} <= tables.versions.get(name, set()) else s.contract
-        for name, s in sources.items()
-    ]
+    contracts = [_contract(source.contract, tables.versions.get(name, set())) for name, source in sources.items()]
     return Pipeline(sources=contracts, tables=list(tables.assets.values()))
 
 
 def tables_of(script: Script) -> tuple[dict[str, DerivedAsset], dict[str, str]]:
     """The tables of a script that a pipeline accepts, and why each other INSERT INTO statement is refused, both by table."""
-    inserts = [planned for planned in script.plans if planned.target and not planned.is_explained]
-    if not inserts:
+    if not script.inserts:
         return {}, {}
     with suppress(TidemarkError):
-        return {table.name: table for table in pipeline_of(script, inserts).tables}, {}
+        return {table.name: table for table in pipeline_of(script).tables}, {}
     tables, refusals, accepted = dict[str, DerivedAsset](), dict[str, str](), list[Plan]()
-    for planned in inserts:  # one after the other, to find out which of them are refused
+    for planned in script.inserts:  # one after the other, to find out which of them are refused
         try:
             pipeline = pipeline_of(script, [*accepted, planned])
         except TidemarkError as error:
@@ -94,6 +89,11 @@ def targets_of(script: Script) -> dict[str, Target]:
         SqlError: an option has no counterpart.
     """
     return {name: declared_target(script.declared[name]) for name in script.targets if name in script.declared}
+
+
+def _contract(contract: SourceContract, version_key: Set[str]) -> SourceContract:
+    """The contract of a source; without its unique key if a join reads the rows as versions, since several versions have the same key."""
+    return replace(contract, unique_key=()) if {*contract.unique_key} <= version_key else contract
 
 
 def _check_folders(sources: Mapping[str, DeclaredSource]) -> None:

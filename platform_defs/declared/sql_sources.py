@@ -32,6 +32,14 @@ _CONTRACT_OPTIONS = {
 }
 _GROUP, _MAX_DRIFT, _EXPRESSION = "scan.watermark.alignment.group", "scan.watermark.alignment.max-drift", "tidemark.watermark"
 _WATERMARK_OPTIONS = (_GROUP, _MAX_DRIFT, _EXPRESSION)
+_START, _START_MS = "scan.startup.mode", "scan.startup.timestamp-millis"
+_REGISTRY = "avro-confluent.url"
+_OPTIONS_OF = {
+    FILES: ("path", "table-path", "format", "value.format"),
+    DELTA: ("path", "table-path"),
+    KAFKA: ("topic", "topic-pattern", "format", "value.format", _REGISTRY, _START, _START_MS, f"{_PROPERTY}NAME"),
+}
+"""By connector, the options that only its sources have. Files in CSV have `_CSV_OPTIONS`, too."""
 _REFUSED = {
     "csv.ignore-parse-errors": "rows that cannot be parsed are quarantined with the reason",
     "json.ignore-parse-errors": "rows that cannot be parsed are quarantined with the reason",
@@ -80,19 +88,20 @@ def declared_source(table: CreateTable) -> DeclaredSource:
     if connector not in CONNECTORS:
         legal = f"legal: {', '.join(CONNECTORS)}{did_you_mean(connector, CONNECTORS)}"
         raise SqlError.refused(f"the connector {connector!r} of table {table.name!r}", "there is no such source", legal)
-    path = options.pop("path", "") or options.pop("table-path", "")
-    file_format = options.pop("format", "") or options.pop("value.format", "")
+    path = "" if connector == KAFKA else _first_of(options, "path", "table-path")
+    file_format = "" if connector == DELTA else _first_of(options, "format", "value.format")
     kafka, kafka_options = _topics(table, options, file_format) if connector == KAFKA else ({}, {})
     if connector == FILES and file_format not in FORMATS:
         raise bad_option(table, "format", file_format, f"legal: {', '.join(FORMATS)}")
     parameters: dict[str, Any] = {_CONTRACT_OPTIONS[name]: options.pop(name) for name in [*options] if name in _CONTRACT_OPTIONS}
     parameters |= _watermark(table, {name: options.pop(name) for name in _WATERMARK_OPTIONS if name in options})
     rules = {name: options.pop(name) for name in [*options] if name.startswith(_RULE)}
-    reader = {_CSV_OPTIONS[name]: options.pop(name) for name in [*options] if name in _CSV_OPTIONS}
-    if file_format == "csv":
-        reader = {"header": "false", **reader}  # as in Flink, whose CSV files have no header
-    for name, value in options.items():
-        legal_options = [*_CSV_OPTIONS, *_CONTRACT_OPTIONS, *_WATERMARK_OPTIONS, f"{_RULE}NAME", "path", "format", "connector"]
+    reader, csv_options = dict[str, str](), _CSV_OPTIONS if connector == FILES and file_format == "csv" else {}
+    if csv_options:  # as in Flink, CSV files have no header by default
+        reader = {"header": "false"} | {csv_options[name]: options.pop(name) for name in [*options] if name in csv_options}
+    if options:
+        name, value = next(iter(options.items()))
+        legal_options = ["connector", *_OPTIONS_OF[connector], *csv_options, *_CONTRACT_OPTIONS, *_WATERMARK_OPTIONS, f"{_RULE}NAME"]
         raise bad_option(table, name, value, _REFUSED.get(name) or f"legal: {', '.join(legal_options)}{did_you_mean(name, legal_options)}")
     parameters["rules"] = tuple(RowRule(name.removeprefix(_RULE), condition) for name, condition in rules.items())
     return DeclaredSource(_contract(table, reader, parameters), connector, path, file_format, kafka, kafka_options)
@@ -101,6 +110,11 @@ def declared_source(table: CreateTable) -> DeclaredSource:
 def bad_option(table: CreateTable, name: str, value: str, reason: str) -> SqlError:
     """The error of an option of WITH."""
     return SqlError(f"the option {name!r} of table {table.name!r} is {value!r}; {reason}")
+
+
+def _first_of(options: dict[str, str], *names: str) -> str:
+    """Remove options that have the same meaning; returns the first value that is not empty, or empty text."""
+    return next(filter(None, [options.pop(name, "") for name in names]), "")
 
 
 def _watermark(table: CreateTable, options: Mapping[str, str]) -> dict[str, Any]:
@@ -134,13 +148,15 @@ def _ddl(column: Column) -> str:
     return f"{column_sql(column.name)} {column.type}{' NOT NULL' if column.is_required else ''}{comment_sql}"
 
 
-def _topics(table: CreateTable, options: dict[str, str], kind: str) -> tuple[dict[str, Any], dict[str, str]]:
+def _topics(table: CreateTable, options: dict[str, str], file_format: str) -> tuple[dict[str, Any], dict[str, str]]:
     """The source's topics, and the options of the client; known options are removed from `options`."""
     source: dict[str, Any] = {"options": _subscription(table, options)}
-    if kind == "avro-confluent":
-        source["avro"] = {"registry": {"url": options.pop("avro-confluent.url", "")}}
-    elif kind != "json":
-        raise bad_option(table, "format", kind, "legal: json, avro-confluent")
+    if file_format == "avro-confluent":
+        source["avro"] = {"registry": {"url": options.pop(_REGISTRY, "")}}
+    elif file_format == "json" and _REGISTRY in options:
+        raise bad_option(table, _REGISTRY, options[_REGISTRY], "legal: none with json")
+    elif file_format != "json":
+        raise bad_option(table, "format", file_format, "legal: json, avro-confluent")
     if columns := {c.name: c.metadata for c in table.columns if c.metadata}:
         source["columns"] = columns
     return source, client_options(table, options)
@@ -168,12 +184,17 @@ def _subscription(table: CreateTable, options: dict[str, str]) -> dict[str, str]
     if bool(topic) == bool(pattern):
         legal = "legal: one of topic (names separated by semicolons) and topic-pattern (a regular expression)"
         raise bad_option(table, "topic", topic, legal)
-    start, start_ms = options.pop("scan.startup.mode", "earliest-offset"), options.pop("scan.startup.timestamp-millis", "")
+    start = options.pop(_START, "earliest-offset")
     if start == "timestamp":
+        start_ms = options.pop(_START_MS, "")
+        if not start_ms:
+            raise bad_option(table, _START_MS, start_ms, f"legal: epoch milliseconds, since {_START} is timestamp")
         start_options = {"startingTimestamp": start_ms}
     elif start in _STARTUP:
         start_options = _STARTUP[start]
     else:
         legal = f"legal: {', '.join(_STARTUP)}, timestamp; afterwards the ledger has the offsets, and there is no consumer group"
-        raise bad_option(table, "scan.startup.mode", start, legal)
+        raise bad_option(table, _START, start, legal)
+    if _START_MS in options:
+        raise bad_option(table, _START_MS, options[_START_MS], f"legal: none, since {_START} is {start}")
     return {"subscribe": topic.replace(";", ",")} | start_options if topic else {"subscribePattern": pattern} | start_options

@@ -96,7 +96,8 @@ def declared_target(table: CreateTable) -> Target:
 
 def _check_known(table: CreateTable, options: Mapping[str, str], legal: Sequence[str]) -> None:
     """Raise `SqlError` for the first of the options that remain after the known ones were removed."""
-    for name, value in options.items():
+    if options:
+        name, value = next(iter(options.items()))
         raise bad_option(table, name, value, f"legal: {', '.join(legal)}{did_you_mean(name, legal)}")
 
 

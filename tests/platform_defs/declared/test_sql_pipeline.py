@@ -560,6 +560,19 @@ def test_what_a_pipeline_cannot_have_is_refused(text: str, message: str):
         ("'connector' = 'kafka', 'format' = 'json', 'topic' = 'a', 'scan.startup.mode' = 'group-offsets'", "there is no consumer group"),
         ("'connector' = 'kafka', 'format' = 'json', 'topic' = 'a', 'properties.sasl.jaas.config' = 'x'", "{env: NAME}"),
         ("'connector' = 'kafka', 'format' = 'raw', 'topic' = 'a'", "legal: json, avro-confluent"),
+        ("'connector' = 'kafka', 'format' = 'json', 'topic' = 'a', 'scan.startup.mod' = 'x'", "did you mean 'scan.startup.mode'"),
+        ("'connector' = 'kafka', 'format' = 'json', 'topic' = 'a', 'path' = '/data/t'", "is '/data/t'; legal: connector, topic"),
+        ("'connector' = 'kafka', 'format' = 'json', 'topic' = 'a', 'avro-confluent.url' = 'u'", "is 'u'; legal: none with json"),
+        (
+            "'connector' = 'kafka', 'format' = 'json', 'topic' = 'a', 'scan.startup.timestamp-millis' = '1'",
+            "is '1'; legal: none, since scan.startup.mode is earliest-offset",
+        ),
+        (
+            "'connector' = 'kafka', 'format' = 'json', 'topic' = 'a', 'scan.startup.mode' = 'timestamp'",
+            "'scan.startup.timestamp-millis' of table 't' is ''; legal: epoch milliseconds, since scan.startup.mode is timestamp",
+        ),
+        ("'connector' = 'delta', 'format' = 'csv'", "'format' of table 't' is 'csv'; legal: connector, path, table-path, scan.watermark"),
+        ("'connector' = 'filesystem', 'format' = 'json', 'csv.field-delimiter' = ';'", "'csv.field-delimiter' of table 't' is ';'"),
     ],
 )
 def test_options_without_a_counterpart_are_refused(options: str, message: str):
