@@ -30,7 +30,7 @@ _LONGEST, _LONGEST_NAME = 4_096, 255
 
 
 class PathError(TidemarkError, ValueError):
-    """A text is not the path or URI of a folder; the message says what is legal."""
+    """A text is not a legal path or URI of a folder; the message says what is legal."""
 
     legal: str = ""
     """The part of the message that says what is legal."""
@@ -38,7 +38,7 @@ class PathError(TidemarkError, ValueError):
     @classmethod
     def of(cls, value: str, legal: str) -> "PathError":
         """The error for a value, which its message shows shortened and without credentials."""
-        error = cls(f"{shortened(without_credentials(value))!r} names no folder; legal: {legal}")
+        error = cls(f"{shortened(without_credentials(value))!r} is not a legal folder; legal: {legal}")
         error.legal = legal
         return error
 
@@ -73,13 +73,13 @@ def canonical_of_tables(value: str, base: Path | None = None) -> str:
     """The canonical path of a folder with tables, which Spark and deltalake must find at the same path.
 
     Raises:
-        PathError: as `canonical`; also if the path has a character that Spark and deltalake read differently.
+        PathError: as `canonical`; also if the path has a character that deltalake cannot read.
     """
     path = canonical(value, base)
     if set(path) & set(_NOT_IN_TABLES):
         resolved = "" if path == value else f" (it is {shortened(path)!r})"
-        legal = f"a folder whose whole path{resolved} has none of {' '.join(_NOT_IN_TABLES)} in it"
-        raise PathError.of(value, f"{legal}, which Spark and deltalake read differently; rename the folder, or name another one")
+        legal = f"a folder whose whole path{resolved} has none of the characters {' '.join(_NOT_IN_TABLES)}, which deltalake cannot read"
+        raise PathError.of(value, f"{legal}; rename the folder, or name another one")
     return path
 
 
@@ -96,7 +96,7 @@ def canonical_local(value: str, base: Path | None = None) -> str:
 
 
 def is_local(path: str) -> bool:
-    """Whether a path is no URI, like each canonical path on this machine."""
+    """Whether a canonical path is on this machine, and not the URI of a store."""
     return "://" not in path
 
 
@@ -127,7 +127,7 @@ def require_outside(path: str, folder: str) -> str:
 
 def _check_characters(value: str) -> None:
     if not value.strip():
-        raise PathError.of(value, f"{_LEGAL}; leave the variable out for the default")
+        raise PathError.of(value, _LEGAL)
     if value != value.strip() or len(value) > _LONGEST or not value.isprintable():
         legal = f"at most {_LONGEST:,} printable characters, without spaces at either end"
         raise PathError.of(value, legal)
@@ -169,9 +169,10 @@ def _remote(value: str) -> str:
     if "@" in host + path and not (
         scheme in _CONTAINER_BEFORE_HOST and host.count("@") == 1 and ":" not in host.partition("@")[0] and "@" not in path
     ):
-        legal = "a URI without user name or password; put credentials into the store's own configuration"
-        raise PathError.of(value, legal)
+        containers = " and ".join(f"{name}://" for name in _CONTAINER_BEFORE_HOST)
+        legal = f"a URI without credentials, and without @ except after the container of {containers}"
+        raise PathError.of(value, f"{legal}; put credentials into the store's own configuration")
     names = [name for name in path.split("/") if name]
     if query_or_fragment or {".", ".."} & {*names} or not (host or (scheme in _HOST_IS_OPTIONAL and names)):
-        raise PathError.of(value, f"{scheme}://bucket/folder, without `..`, `?` and `#`")
+        raise PathError.of(value, f"{scheme}://bucket/folder, without `.`, `..`, `?` and `#`")
     return "/".join([f"{scheme}://{host}", *names])

@@ -52,7 +52,7 @@ def canonical_folder(option: str, text: str, resolve: Callable[[str], str]) -> s
         resolve: `canonical`, or another function of `paths` that returns the canonical path.
 
     Raises:
-        ArgumentError: the text names no folder.
+        ArgumentError: the text is not a legal folder.
     """
     try:
         return resolve(text)
