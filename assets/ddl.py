@@ -62,11 +62,11 @@ _TOKEN = re.compile(r"""`(?:[^`]|``)+`|'(?:[^'\\]|\\['\\])*'|"(?:[^"\\]|\\["\\])
 _ESCAPED = re.compile(r"""\\(['"\\])""")
 
 
-class _NotValidError(TidemarkError, ValueError):
-    """The text is not in the part of Spark's grammar that this module reads."""
+class _UnreadError(TidemarkError, ValueError):
+    """The text is not in the part of Spark's grammar that this module reads; Spark may still read it."""
 
 
-class _UnknownTypeError(_NotValidError):
+class _UnknownTypeError(_UnreadError):
     """A type has a name that this module does not read."""
 
 
@@ -77,7 +77,7 @@ def schema_of(ddl: str) -> StructType | None:
     """
     try:
         return _Reader(ddl).schema()
-    except _NotValidError:
+    except _UnreadError:
         return _by_spark(ddl)
 
 
@@ -94,13 +94,14 @@ def misspelled_type(ddl: str) -> str:
     except _UnknownTypeError as error:
         hint = did_you_mean(error, [*_ATOMIC, *_DECIMALS, "varchar", "char", "character", "array", "map", "struct"])
         return f"; {str(error)!r} is not a supported type{hint}" if hint else ""
-    except _NotValidError:
+    except _UnreadError:
         pass
     return ""
 
 
 def _by_spark(ddl: str) -> StructType | None:
-    if SparkContext._active_spark_context is None and SparkSession.getActiveSession() is None:  # it may be active in another thread
+    # every thread sees the context, but only its own active session; a session of Spark Connect has no context
+    if SparkContext._active_spark_context is None and SparkSession.getActiveSession() is None:
         return None
     try:
         schema = StructType.fromDDL(ddl)
@@ -122,7 +123,7 @@ class _Reader:
         while position < len(ddl):
             token = _TOKEN.match(ddl, position)
             if token is None:
-                raise _NotValidError(ddl)
+                raise _UnreadError(ddl)
             self._tokens.append(token[0])
             position = _end_of_blank(ddl, token.end())
         self._at = self._depth = 0
@@ -130,7 +131,7 @@ class _Reader:
     def schema(self) -> StructType:
         fields = self._fields(colon=False)
         if self._at < len(self._tokens):
-            raise _NotValidError(self._tokens)
+            raise _UnreadError(self._tokens)
         return StructType(fields)
 
     def _fields(self, *, colon: bool) -> list[StructField]:
@@ -154,7 +155,7 @@ class _Reader:
 
     def _type(self) -> DataType:
         if self._depth > _DEEPEST:
-            raise _NotValidError(self._depth)
+            raise _UnreadError(self._depth)
         self._depth += 1
         try:
             return self._parse_type()
@@ -187,9 +188,10 @@ class _Reader:
 
     def _decimal(self) -> DecimalType:
         sizes = self._sizes(0, 2)
-        precision, scale = (*sizes, 0)[:2] if sizes else (10, 0)
+        precision = sizes[0] if sizes else 10
+        scale = sizes[1] if len(sizes) == 2 else 0
         if not scale <= precision <= _MOST_DIGITS:
-            raise _NotValidError(sizes)
+            raise _UnreadError(sizes)
         return DecimalType(precision, scale)
 
     def _sizes(self, least: int, most: int) -> list[int]:
@@ -201,13 +203,13 @@ class _Reader:
                 sizes.append(self._number())
             self._expect(")")
         if not least <= len(sizes) <= most:
-            raise _NotValidError(sizes)
+            raise _UnreadError(sizes)
         return sizes
 
     def _number(self) -> int:
         text = self._next()
         if not text.isdecimal() or len(text) > _LONGEST_NUMBER:
-            raise _NotValidError(text)
+            raise _UnreadError(text)
         return int(text)
 
     def _name(self) -> str:
@@ -215,18 +217,18 @@ class _Reader:
         if token.startswith("`"):
             return token[1:-1].replace("``", "`")
         if not token[0].isalpha() and token[0] != "_":
-            raise _NotValidError(token)
+            raise _UnreadError(token)
         return token
 
     def _text(self) -> str:
         token = self._next()
         if token[0] not in "'\"":
-            raise _NotValidError(token)
+            raise _UnreadError(token)
         return _ESCAPED.sub(r"\1", token[1:-1])
 
     def _next(self) -> str:
         if self._at == len(self._tokens):
-            raise _NotValidError(self._tokens)
+            raise _UnreadError(self._tokens)
         self._at += 1
         return self._tokens[self._at - 1]
 
@@ -237,4 +239,4 @@ class _Reader:
 
     def _expect(self, word: str) -> None:
         if not self._accept(word):
-            raise _NotValidError(word)
+            raise _UnreadError(word)

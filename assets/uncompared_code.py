@@ -11,7 +11,6 @@ from typing import Any
 from uuid import UUID
 from zoneinfo import ZoneInfo
 
-import operators
 from assets.derived_asset import DerivedAsset
 from assets.shape import Shape
 from operators.contract import ASIDE
@@ -30,7 +29,8 @@ def code_without_version(table: DerivedAsset) -> tuple[str, ...]:
     if table.version:
         return ()
     shapes = ("shape",) if table.shape is not None and not isinstance(table.shape, Shape) else ()
-    return (*shapes, *(_parameters_with_code(table.operator) if _is_tidemarks(table.operator) else ("operator",)))
+    operator = _parameters_with_code(table.operator) if _is_operator_dataclass(table.operator) else ("operator",)
+    return (*shapes, *operator)
 
 
 def _parameters_with_code(value: Any) -> tuple[str, ...]:
@@ -45,9 +45,9 @@ def _has_code(value: Any) -> bool:
         return any(map(_has_code, value.values()))
     if isinstance(value, Sequence | Set):
         return any(map(_has_code, value))
-    return not _is_tidemarks(value) or bool(_parameters_with_code(value))
+    return not _is_operator_dataclass(value) or bool(_parameters_with_code(value))
 
 
-def _is_tidemarks(value: Any) -> bool:
-    """Whether a value is one of Tidemark's own dataclasses."""
-    return is_dataclass(value) and type(value).__module__.partition(".")[0] == operators.__name__
+def _is_operator_dataclass(value: Any) -> bool:
+    """Whether a value is a dataclass of the package `operators`."""
+    return is_dataclass(value) and type(value).__module__.partition(".")[0] == "operators"

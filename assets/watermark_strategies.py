@@ -1,10 +1,9 @@
 """How the watermark of a source is computed, and how the watermarks of several sources are kept together."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
 from importlib import import_module
-from typing import Protocol, cast, runtime_checkable
+from typing import Protocol, runtime_checkable
 
 import sqlglot
 from sqlglot import exp
@@ -87,7 +86,7 @@ class BatchExpression:
 
 @dataclass(frozen=True, kw_only=True)
 class BatchStatistics:
-    """What a `WatermarkGenerator` is given of a batch. Times are in epoch ms, UTC.
+    """The statistics of a batch that a `WatermarkGenerator` receives. Times are in epoch ms, UTC.
 
     Args:
         rows: the number of accepted rows and duplicates, at least 1.
@@ -135,11 +134,11 @@ class Generated:
     generator: WatermarkGenerator | str
 
     def __post_init__(self) -> None:
-        _ = self.made
+        _ = self.instance
 
     @cached_property
-    def made(self) -> WatermarkGenerator:
-        """The generator itself."""
+    def instance(self) -> WatermarkGenerator:
+        """The generator: the given object, or the one that the text names."""
         generator = _imported(self.generator) if isinstance(self.generator, str) else self.generator
         if isinstance(generator, type):
             try:
@@ -180,7 +179,6 @@ class Alignment:
         if not isinstance(self.group, str) or not self.group.strip() or not self.group.isprintable():  # pyright: ignore[reportUnnecessaryIsInstance]
             raise ContractError.bad_value("group", self.group, "printable text that is not blank")
         check_length("max_drift", self.max_drift)
-        _ = self.max_drift_ms
 
     @cached_property
     def max_drift_ms(self) -> int:
@@ -204,6 +202,6 @@ def _imported(text: str) -> object:
     if not module or not name:
         raise ContractError.bad_value("generator", text, legal)
     try:
-        return cast(Callable[[], object], getattr(import_module(module), name))
+        return getattr(import_module(module), name)
     except Exception as error:  # the module is a user's, so it may raise anything
         raise ContractError.bad_value("generator", text, f"{legal}, that can be imported; {type(error).__name__}: {error}") from error

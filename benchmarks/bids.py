@@ -49,7 +49,7 @@ def outcome(rows: DataFrame) -> dict[str, Any]:
 
 
 def checksum_of(end_ms: Column, rank: Column, auction: Column, bids: Column) -> Column:
-    """The checksum of ranks; it equals that of `benchmarks.data.true_hot_items`."""
+    """The checksum of ranks; the formula of `benchmarks.data.checksum`, as an aggregate of Spark."""
     return F.sum((rank * 1_009 + F.floor((end_ms - START) / 1_000)) * (auction * 7 + bids)).cast("bigint")
 
 

@@ -9,6 +9,7 @@ from benchmarks import bids, tidemark
 from benchmarks.contenders import Job
 from benchmarks.contenders.spark_stream import ROCKSDB
 from benchmarks.data import batches_folder
+from benchmarks.workload import WATERMARK_BOUND
 
 
 def run(job: Job) -> dict[str, Any]:
@@ -40,7 +41,7 @@ def _ranks(spark: SparkSession, job: Job) -> DataFrame:
 def _streamed(spark: SparkSession, job: Job) -> dict[str, Any]:
     reader = spark.readStream.schema(bids.SCHEMA).option("maxFilesPerTrigger", 2)
     rows = reader.parquet(str(batches_folder(job.data, job.batches, job.first) / "bids")).withColumn("at", F.timestamp_millis("ts"))
-    counts = _counts(rows.withWatermark("at", "5 seconds"), job)
+    counts = _counts(rows.withWatermark("at", WATERMARK_BOUND), job)
     best = F.sort_array(F.collect_list(F.struct("bids", (-F.col("auction")).alias("key"))), asc=False)
     top = counts.groupBy("window").agg(F.slice(best, 1, bids.TOP).alias("top")).select("window", F.posexplode("top").alias("n", "item"))
     observed = top.observe("ranks", F.count(F.lit(1)).alias("found"), _checksum().alias("checksum"))

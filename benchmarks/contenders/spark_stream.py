@@ -8,8 +8,11 @@ from pyspark.sql import functions as F
 from benchmarks import payments, tidemark
 from benchmarks.contenders import Job
 from benchmarks.data import TABLES, batches_folder
+from benchmarks.workload import WATERMARK_BOUND
 
 ROCKSDB = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+_SIDES = {"orders": "o", "payments": "p"}
+_TIME_COLUMNS = {"orders": "ordered_at", "payments": "paid_at"}
 
 
 def run(job: Job) -> dict[str, Any]:
@@ -20,25 +23,26 @@ def run(job: Job) -> dict[str, Any]:
     is_within = (F.col("paid_at") >= F.col("ordered_at")) & (F.col("paid_at") <= latest)
     pairs = orders.join(paid, (F.col("o.order_id") == F.col("p.order_id")) & is_within).observe("joined", F.count(F.lit(1)).alias("pairs"))
     query = pairs.writeStream.format("noop").option("checkpointLocation", str(job.scratch / "checkpoint")).trigger(availableNow=True)
-    batches: list[dict[str, Any]] = []
+    reports: list[dict[str, Any]] = []
 
     def run_query() -> None:
         running = query.start()
         running.awaitTermination()
-        batches.extend(running.recentProgress)
+        reports.extend(running.recentProgress)
 
     seconds = tidemark.seconds_of(run_query)
     spark.stop()
-    read = [sum(source["numInputRows"] for source in progress["sources"]) for progress in batches]
-    return {"seconds": seconds, "found": sum(_pairs(p) for p in batches), "batches": sum(1 for rows in read if rows)}
+    rows_read = [sum(source["numInputRows"] for source in report["sources"]) for report in reports]
+    return {"seconds": seconds, "found": sum(map(_pairs, reports)), "batches": sum(rows > 0 for rows in rows_read)}
 
 
 def _stream(spark: SparkSession, job: Job, table: str) -> DataFrame:
     """A table's micro-batches as a stream, one file at a time."""
-    side, time_column = {"orders": ("o", "ordered_at"), "payments": ("p", "paid_at")}[table]
+    time_column = _TIME_COLUMNS[table]
     reader = spark.readStream.schema(payments.SCHEMAS[table]).option("maxFilesPerTrigger", 1)
-    files = reader.parquet(str(batches_folder(job.data, job.batches, job.first) / table))
-    return files.withColumn(time_column, F.timestamp_millis("ts")).drop("ts").withWatermark(time_column, "5 seconds").alias(side)
+    rows = reader.parquet(str(batches_folder(job.data, job.batches, job.first) / table))
+    timed = rows.withColumn(time_column, F.timestamp_millis("ts")).drop("ts")
+    return timed.withWatermark(time_column, WATERMARK_BOUND).alias(_SIDES[table])
 
 
 def _pairs(progress: Any) -> int:

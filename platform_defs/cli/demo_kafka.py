@@ -44,6 +44,7 @@ def send(spark: SparkSession, address: str, day: ShopDay, part: int, parts: int)
 
 def connections_text(address: str) -> str:
     """The connections of the demo, as YAML: each source reads the topic of its name."""
+    # a pattern: a topic does not exist before its first record, and a missing topic of `subscribe` is reported as a failure
     sources = {name: {"options": {"subscribePattern": name}} for name in SOURCES}
     return yaml.safe_dump({"kafka": {"options": {"kafka.bootstrap.servers": address}, "sources": sources}})
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable
 from typing import Any
 
-from platform_defs.cli.uncompared import of_table
+from platform_defs.cli import uncompared
 from platform_defs.engine import Engine, ProgressError
 from platform_defs.engine.lake.errors import LakeError
 
@@ -30,4 +30,4 @@ def state_or_reason(state: Callable[[Engine, str], dict[str, Any]], engine: Engi
     except (LakeError, ProgressError) as error:
         law = {"holds": False, "broken": [], "ledger_differs_from_log": [], "refused": str(error)}
         table = engine.assets[name]
-        return {**dict.fromkeys(_NOT_KNOWN), "streams_as": table.streams_as, "waits_for": [], "law": law, **of_table(table)}
+        return {**dict.fromkeys(_NOT_KNOWN), "streams_as": table.streams_as, "waits_for": [], "law": law, **uncompared.of_table(table)}

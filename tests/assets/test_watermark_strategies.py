@@ -73,8 +73,8 @@ def test_illegal_strategies_are_refused(make: Any, match: str) -> None:
 
 def test_a_generator_is_an_object_its_name_or_the_name_of_its_class() -> None:
     one = Constant()
-    assert Generated(one).made is one
-    assert isinstance(Generated(f"{HERE}:Constant").made, Constant)
+    assert Generated(one).instance is one
+    assert isinstance(Generated(f"{HERE}:Constant").instance, Constant)
     assert Generated(f"{HERE}:Constant") == Generated(f"{HERE}:Constant")
 
 

@@ -1,7 +1,8 @@
 """Corrections: find the closed results that change because of rows within the allowed lateness, or because an input was corrected.
 
 An asset's progress records the range of results that each step corrected, and for each input table the last step that was read. So a
-correction propagates downstream: each asset reads the records of its input tables, and recomputes the results that a correction affects.
+correction propagates downstream: each asset reads the corrected ranges that its input tables recorded, and recomputes the results that a
+correction affects.
 """
 
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +16,8 @@ from platform_defs.engine.inputs.span import Span
 MAX_RANGES = 32
 """The maximum number of corrected ranges in a progress; beyond it, neighbouring ranges are combined."""
 RowTimes = Callable[[int, Span], tuple[int, int] | None]
-"""Takes an input's index and a span; returns the oldest and the newest event time of the new rows that are not late; None if none are."""
+"""Takes an input's index and a span; returns the oldest and the newest event time of the new rows that are not late, or None without such
+rows."""
 
 
 def _is_correctable(asset: DerivedAsset) -> bool:
@@ -45,7 +47,7 @@ def affected_results(position: Position, row_times: RowTimes) -> ClosedRange | N
     closed_to, reads = position.progress.closed_to, position.asset.operator.reads
     if closed_to is None or not _is_correctable(position.asset):
         return None
-    ends = [(correction.after or 0, correction.upto) for correction in unread_corrections(position)]
+    ends = _ends_of_unread_corrections(position)
     for index, name in enumerate(position.asset.inputs):
         allows_lateness = name not in position.tables and reads.lateness
         times = _correcting_times(position, index, closed_to, row_times) if allows_lateness else None
@@ -57,11 +59,18 @@ def affected_results(position: Position, row_times: RowTimes) -> ClosedRange | N
 
 def unread_corrections(position: Position) -> list[ClosedRange]:
     """The results that may change because of corrections that the asset has not read yet; a range for each correction of an input table."""
-    reads, corrections = position.asset.operator.reads, list[ClosedRange]()
-    for index, name in enumerate(position.asset.inputs if reads.closes_ranges else ()):
-        for correction in position.tables[name].corrected if name in position.tables else ():
-            corrections.append(ClosedRange(correction.first - 1, correction.last + reads.influence_of(index)))
-    return corrections
+    return [ClosedRange(after, upto) for after, upto in _ends_of_unread_corrections(position)]
+
+
+def _ends_of_unread_corrections(position: Position) -> list[tuple[int, int]]:
+    """For each correction of an input table that the asset has not read: `after` and `upto` (epoch ms) of the results that may change."""
+    reads = position.asset.operator.reads
+    return [
+        (correction.first - 1, correction.last + reads.influence_of(index))
+        for index, name in enumerate(position.asset.inputs if reads.closes_ranges else ())
+        if name in position.tables
+        for correction in position.tables[name].corrected
+    ]
 
 
 def oldest_affected_time(position: Position) -> int | None:
@@ -109,8 +118,9 @@ def add_correction(corrected: Sequence[Corrected], step: int, first: int, last: 
     ranges = [*corrected, (step, first, last)]
     if len(ranges) <= MAX_RANGES:
         return tuple(ranges)
-    ends = [0, *(end for end, _, _ in ranges)]
-    combined = min(range(MAX_RANGES), key=lambda index: (step - ends[index]) / (step - ends[index + 2] + 1))
+    steps = [0, *(recorded for recorded, _, _ in ranges)]  # range n has the corrections of the steps after steps[n], up to steps[n + 1]
+    # if n and n + 1 are combined, a reader that is at least step - steps[n + 2] + 1 steps behind recomputes those of step - steps[n] steps
+    combined = min(range(MAX_RANGES), key=lambda n: (step - steps[n]) / (step - steps[n + 2] + 1))
     (_, first_1, last_1), (later, first_2, last_2) = ranges[combined : combined + 2]
     ranges[combined : combined + 2] = [(later, min(first_1, first_2), max(last_1, last_2))]
     return tuple(ranges)

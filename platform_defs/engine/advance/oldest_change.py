@@ -33,5 +33,5 @@ def oldest_change(workspace: Workspace, asset: DerivedAsset) -> int | None:
         times.append(oldest_of_table - table.operator.reads.watermark_delay - 1)
     if workspace.tables_of(asset):
         corrections = unread_corrections(position_of(workspace, asset, now))
-        times += [0 if correction.after is None else correction.after + 1 for correction in corrections]
+        times += [correction.after + 1 for correction in corrections if correction.after is not None]
     return min(times)

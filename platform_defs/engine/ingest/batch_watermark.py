@@ -70,7 +70,7 @@ def _generated_mark(strategy: Generated, contract: SourceContract, counts: Batch
         ingested_at=now,
     )
     try:
-        mark: Any = strategy.made.on_batch(statistics)
+        mark: Any = strategy.instance.on_batch(statistics)
     except Exception as error:
         raise IngestError.generator_failed(contract.name, statistics, error) from error
     if mark is not None and (not isinstance(mark, int) or isinstance(mark, bool) or not FIRST_TIME <= mark <= LAST_TIME):

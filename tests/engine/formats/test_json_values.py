@@ -70,6 +70,6 @@ def test_types_that_only_spark_converts(kind: str) -> None:
 
 @pytest.mark.parametrize("value", [1e7, -115805232.0, 3.4028234663852886e38, 1.401298464324817e-45])
 def test_floats_whose_digits_depend_on_the_version_of_java_are_left_to_spark(value: float) -> None:
-    """Java 17 writes 1.15805232E8 for 115805230."""
+    """Java 17 writes the float 115805232 as 1.15805232E8, and later versions as 1.1580523E8."""
     with pytest.raises(ValueError, match=re.escape(str(value))):
         json_value(value, FloatType())
