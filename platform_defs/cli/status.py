@@ -60,8 +60,8 @@ def _source(engine: Engine, name: str) -> dict[str, Any]:
     counts, last = engine.ledger.totals(name), engine.ledger.newest_rows().get(name)
     times = {"watermark": instant(last and last.watermark), "max_event_time": instant(last and last.max_event_time)}
     failure = monitored.failure(engine.failures.of_source(name))
-    cut = engine.pending.cut(name)
-    retained = {} if cut is None else {"retention": {"removed_before": instant(cut.before), "rows_removed": cut.rows}}
+    removed = engine.pending.removed_rows(name)
+    retained = {} if removed is None else {"retention": {"removed_before": instant(removed.before), "rows_removed": removed.rows}}
     return counts | times | {"idle": bool(last and last.idle), **monitored.of_source(engine, name), "last_failure": failure} | retained
 
 

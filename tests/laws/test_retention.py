@@ -15,7 +15,7 @@ from assets.contracts import DerivedAsset
 from assets.preparation import Preparation
 from operators import AsOfJoin, Session, TopK, Tumbling, WindowedAggregate, WindowJoin
 from platform_defs.engine import Engine, MaintenanceError
-from platform_defs.engine.inputs.retained import cut_of
+from platform_defs.engine.inputs.retained import removed_rows_of
 from platform_defs.engine.inputs.stored_rows import read_log
 from platform_defs.engine.operations.retention import LakeRetention
 from tests.conftest import engine_maker
@@ -87,8 +87,8 @@ def cases(request: pytest.FixtureRequest) -> int:
 def both(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory, cases: int) -> tuple[Engine, Engine]:
     """A lake with maintenance after the third and after the fourth batch, and one without retention that was advanced once.
 
-    The first maintenance cuts the logs and summarizes the ledger; the second one cuts them again, and adds to the summary. With `MANY`
-    cases, there is also one after the second batch, which only cuts the logs.
+    The first maintenance removes rows of the logs and summarizes the ledger; the second one removes more rows, and adds to the summary.
+    With `MANY` cases, there is also one after the second batch, which only removes rows of the logs.
     """
     clock = Clock()
     make_engine = engine_maker(spark, tmp_path_factory.mktemp("kept"), clock)
@@ -114,11 +114,11 @@ def test_results_equal_those_of_a_run_without_retention(both: tuple[Engine, Engi
     removed = {m.table: m for m in kept.maintain()}
     assert [m.rows_removed for m in removed.values() if m.rows_removed] == [], "earlier maintenance has removed the rows"
     assert removed["events/l"].kept_from == "2026-03-07"
-    cut = cut_of(kept.lake, kept.sources["l"])
-    assert cut is not None
-    assert cut.rows > cases
+    removed = removed_rows_of(kept.lake, kept.sources["l"])
+    assert removed is not None
+    assert removed.rows > cases
     logs = [read_log(of.workspace, "l", of.ledger.head).count() for of in both]
-    assert logs[0] == logs[1] - cut.rows
+    assert logs[0] == logs[1] - removed.rows
     found, expected = (json_rows_of({name: of.views.table(name) for name in of.assets}) for of in both)
     assert found == expected
     assert [name for name, rows in found.items() if len(rows) < cases // 2] == []

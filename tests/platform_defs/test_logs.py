@@ -44,7 +44,7 @@ current.drain()
 current.advance("pairs")
 assert all(a.holds for a in current.accounts.days("pairs"))
 assert not current.views.table("quarantine/l").isEmpty()
-current.lake.optimize(spark, "pairs")  # one table is enough, and each takes as long
+current.lake.optimize(spark, "pairs")
 current.maintain()
 next(Path(current.lake.path("events/l")).rglob("part-*.parquet")).unlink()
 refused(lambda: current.accounts.days("pairs"), LakeError)

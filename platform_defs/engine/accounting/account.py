@@ -22,7 +22,7 @@ from platform_defs.engine.accounting.row_counts import count_rows, differing_day
 from platform_defs.engine.accounting.traced_rows import is_pair, names_rows, traced_difference, traced_terms, tracing_operator
 from platform_defs.engine.accounting.upserted_rows import upserted_account
 from platform_defs.engine.advance.advance import Advance
-from platform_defs.engine.inputs.retained import cut_of, kept_days_of
+from platform_defs.engine.inputs.retained import kept_days_of, removed_rows_of
 from platform_defs.engine.inputs.stored_rows import rows_by_batch
 from platform_defs.engine.lake.small_queries import collect, count
 from platform_defs.engine.ledger.columns import pc
@@ -117,10 +117,12 @@ def count_batches(advance: Advance, days: tuple[date, date] | None = None) -> Co
         first, last = (1, head) if days is None else (min(seqs, default=1), max(seqs, default=0))
         if first > last:
             continue
-        compared[name], cut = (first, last), cut_of(advance.workspace.lake, advance.workspace.sources[name])
+        compared[name], removed = (first, last), removed_rows_of(advance.workspace.lake, advance.workspace.sources[name])
         values = zip(*[batches[column].to_pylist() for column in ("seq", "accepted", "last_event_time")], strict=True)
         in_ledger = {
-            seq: rows if cut is None else cut.remaining_rows(seq, rows, newest) for seq, rows, newest in values if first <= seq <= last
+            seq: rows if removed is None else removed.remaining_rows(seq, rows, newest)
+            for seq, rows, newest in values
+            if first <= seq <= last
         }
         in_log = rows_by_batch(advance.workspace, name, last, first - 1)
         for seq in in_ledger.keys() | in_log.keys():

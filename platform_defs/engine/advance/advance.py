@@ -33,7 +33,7 @@ from platform_defs.engine.inputs.changelog_reader import result_of_changelog
 from platform_defs.engine.inputs.identity import identity_of
 from platform_defs.engine.inputs.progress import Progress, is_emptied, progress
 from platform_defs.engine.inputs.reader import read_input
-from platform_defs.engine.inputs.retained import cut_of, kept_days_of
+from platform_defs.engine.inputs.retained import kept_days_of, removed_rows_of
 from platform_defs.engine.inputs.same_inputs import input_identities, require_same_inputs, steps_read
 from platform_defs.engine.inputs.span import Span
 from platform_defs.engine.inputs.workspace import Workspace
@@ -194,7 +194,7 @@ class Advance:
         If retention has removed rows of an input, the rows are read from the table's changelog instead.
         """
         sources = [self.workspace.sources[upstream.name] for upstream in self.workspace.inputs_of(self.asset) if upstream.is_source]
-        if any(cut_of(self.workspace.lake, source) for source in sources):
+        if any(removed_rows_of(self.workspace.lake, source) for source in sources):
             return result_of_changelog(self.workspace, self.asset, now.step)
         return self.strategy.all_results(now)
 

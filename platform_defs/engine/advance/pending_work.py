@@ -15,7 +15,7 @@ from platform_defs.engine.ingest.idle_sources import idle_sources
 from platform_defs.engine.inputs.changelog_reader import APPLIED
 from platform_defs.engine.inputs.progress import Progress, progress, stored_progress
 from platform_defs.engine.inputs.progress_errors import ProgressError
-from platform_defs.engine.inputs.retained import Cut, KeptDays, cut_of, kept_days_of
+from platform_defs.engine.inputs.retained import KeptDays, RemovedRows, kept_days_of, removed_rows_of
 from platform_defs.engine.inputs.same_inputs import require_same_inputs
 from platform_defs.engine.inputs.workspace import Workspace
 
@@ -59,9 +59,9 @@ class PendingWork:
         """The days for which an asset can still be computed, if retention has removed rows of its inputs; None for all days."""
         return kept_days_of(self.workspace, self.workspace.assets[asset])
 
-    def cut(self, source: str) -> Cut | None:
+    def removed_rows(self, source: str) -> RemovedRows | None:
         """What retention has removed from a source's event log; None for nothing."""
-        return cut_of(self.workspace.lake, self.workspace.sources[source])
+        return removed_rows_of(self.workspace.lake, self.workspace.sources[source])
 
     def refusal_reason(self, asset: str) -> str | None:
         """Why an asset's table is refused: it was made with other settings, or from other tables; None if it is not refused."""

@@ -10,7 +10,7 @@ from operators.columns import temporary
 from operators.engine_columns import ARRIVAL, EVENT_TIME
 from operators.timing import instant, length_ms, millis
 from platform_defs.engine.ingest.validate import IS_MARKER, REASON
-from platform_defs.engine.inputs.retained import Cut
+from platform_defs.engine.inputs.retained import RemovedRows
 from platform_defs.engine.lake.small_queries import MOST_FETCHED_ROWS, is_small, materialize_and_count
 
 _TIME, _POSITION, _RUN, _ROWS, _COUNT = (temporary(name) for name in ("time", "position", "run", "rows", "count"))
@@ -52,17 +52,17 @@ def duplicates(rows: DataFrame, log: DataFrame, key: Sequence[str], horizon: int
     return (found, number) if number else None
 
 
-def quarantine_unknown_duplicates(rows: DataFrame, contract: SourceContract, cut: Cut | None) -> DataFrame:
+def quarantine_unknown_duplicates(rows: DataFrame, contract: SourceContract, removed: RemovedRows | None) -> DataFrame:
     """Quarantine each validated row that may be a duplicate of a row that retention has removed from the log.
 
     Args:
         rows: the result of `validate.classify`.
         contract: the source's contract.
-        cut: what retention has removed from the source's log; None for nothing.
+        removed: what retention has removed from the source's log; None for nothing.
     """
-    if cut is None:
+    if removed is None:
         return rows
-    known_from = cut.before + length_ms(contract.duplicate_horizon, "duplicate_horizon")
+    known_from = removed.before + length_ms(contract.duplicate_horizon, "duplicate_horizon")
     is_older = F.col(REASON).isNull() & ~F.col(IS_MARKER) & (F.col(EVENT_TIME) < instant(known_from, EVENT_TIME))
     return rows.withColumn(REASON, F.when(is_older, F.lit(OLDER)).otherwise(F.col(REASON)))
 

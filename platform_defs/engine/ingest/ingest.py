@@ -52,7 +52,7 @@ from platform_defs.engine.ingest.uncommitted import (
 )
 from platform_defs.engine.ingest.validate import classify
 from platform_defs.engine.ingest.writer import LedgerWriter
-from platform_defs.engine.inputs.retained import cut_of
+from platform_defs.engine.inputs.retained import removed_rows_of
 from platform_defs.engine.inputs.schemas import log_schema
 from platform_defs.engine.lake.data_skipping import Ends
 from platform_defs.engine.lake.errors import LakeError
@@ -215,7 +215,7 @@ class Ingest(LedgerWriter):
     def _validate(self, contract: SourceContract, files: Sequence[File], now: int) -> DataFrame:
         """The rows of files with typed columns, and `REASON`: why a row is quarantined, or null."""
         classified = classify(read(self.spark, contract, files), contract, now, self.ledger.wall_clock())
-        return quarantine_unknown_duplicates(classified, contract, cut_of(self.lake, contract) if contract.unique_key else None)
+        return quarantine_unknown_duplicates(classified, contract, removed_rows_of(self.lake, contract) if contract.unique_key else None)
 
     def _spread(self, validated: DataFrame, counts: BatchCounts) -> tuple[int, ...]:
         """The quantiles of the rows' event times if these are unevenly distributed; otherwise empty."""

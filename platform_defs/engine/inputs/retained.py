@@ -1,8 +1,8 @@
 """What retention has removed from event logs, and from which day on a table can still be computed.
 
-A cut removes the rows of one log with `event_time < before` in the batches up to `upto`. Its number is in the Delta commit that removes the
-rows. Before that commit, a JSON file is written for the cut, with the totals of all rows that this cut and earlier ones removed. The file
-of a cut that was never committed has no effect, and is replaced. So a reader of a version of the log finds the totals of this version.
+A removal deletes the rows of one log with `event_time < before` in the batches up to `upto`. Its number is in the Delta commit that deletes
+the rows. Before that commit, a JSON file is written with the totals of all rows that this removal and earlier ones delete. The file of a
+removal that was never committed has no effect, and is replaced. So a reader of a version of the log finds the totals of this version.
 """
 
 import json
@@ -24,7 +24,7 @@ from platform_defs.engine.lake.tables import Lake
 
 FOLDER = "_retained"
 _KEPT_FILES = 8
-"""The number of newest cuts whose files are kept, for readers of earlier versions of the log."""
+"""The number of newest removals whose files are kept, for readers of earlier versions of the log."""
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ class RetainedDay:
 
 @dataclass(frozen=True)
 class RetainedTable:
-    """The day totals of one table at a cut.
+    """The day totals of one table at a removal.
 
     Args:
         identity: identifies the table that was accounted for; the totals do not apply to a table that was rebuilt since.
@@ -60,11 +60,11 @@ class RetainedTable:
 
 
 @dataclass(frozen=True)
-class Cut:
-    """What all cuts of an event log have removed.
+class RemovedRows:
+    """What all removals have deleted from an event log.
 
     Args:
-        number: how many cuts there were.
+        number: how many removals there were.
         before: rows with earlier event times were removed, in epoch ms.
         upto: only rows of batches up to this one were removed.
         rows: the number of removed rows.
@@ -107,8 +107,8 @@ class KeptDays:
     complete_from: int | None = None
 
 
-def cut_of(lake: Lake, contract: SourceContract) -> Cut | None:
-    """What cuts removed from a source's log, in the log's version that the lake or its snapshot has; None if nothing was removed.
+def removed_rows_of(lake: Lake, contract: SourceContract) -> RemovedRows | None:
+    """What was removed from a source's log, in the log's version that the lake or its snapshot has; None if nothing was removed.
 
     Raises:
         LakeError: the file with the totals of the removed rows is missing, damaged or unreadable; or the disk has a fault that may pass; or
@@ -118,7 +118,7 @@ def cut_of(lake: Lake, contract: SourceContract) -> Cut | None:
     if number is None:
         return None
     try:
-        return _read_cut(
+        return _read_removed_rows(
             _Root(lake.root, tuple(sorted((lake.storage_options or {}).items()))), contract.name, number, lake.identity(contract.log)
         )
     except (FileNotFoundError, ValueError, KeyError, TypeError, AttributeError) as error:
@@ -139,15 +139,18 @@ class _Root:
 
 
 @lru_cache(maxsize=64)
-def _read_cut(lake_root: _Root, source: str, number: int, identity: str | None) -> Cut:
-    """A committed cut. Its file never changes, so it is cached. If the lake was made again in the same folder, `identity` is another."""
+def _read_removed_rows(lake_root: _Root, source: str, number: int, identity: str | None) -> RemovedRows:
+    """What removals up to a committed one have deleted. Its file never changes, so it is cached.
+
+    If the lake was made again in the same folder, `identity` is another.
+    """
     with filesystem(lake_root.root, dict(lake_root.options) or None).open_input_stream(_path(source, number)) as file:
         totals = json.loads(file.read())
     if totals["log"] != identity:
         raise ValueError("it is of another log")
     batches = {int(seq): int(rows) for seq, rows in totals["batches"].items()}
     tables = {name: _read_table(table_totals) for name, table_totals in totals["tables"].items()}
-    return Cut(number, int(totals["before"]), int(totals["upto"]), int(totals["rows"]), batches, tables)
+    return RemovedRows(number, int(totals["before"]), int(totals["upto"]), int(totals["rows"]), batches, tables)
 
 
 def _read_table(totals: Mapping[str, Any]) -> RetainedTable:
@@ -155,14 +158,14 @@ def _read_table(totals: Mapping[str, Any]) -> RetainedTable:
     return RetainedTable(totals["identity"], int(totals["first"]), int(totals["upto"]), days)
 
 
-def write_totals(lake: Lake, contract: SourceContract, cut: Cut) -> None:
-    """Write the totals of a cut. The caller does so before it commits the cut."""
-    totals = asdict(cut) | {"log": lake.identity(contract.log)}
-    replace_file(lake.root, _path(contract.name, cut.number), json.dumps(totals).encode(), lake.storage_options)
+def write_totals(lake: Lake, contract: SourceContract, removed: RemovedRows) -> None:
+    """Write the totals of a removal. The caller does so before it commits the removal."""
+    totals = asdict(removed) | {"log": lake.identity(contract.log)}
+    replace_file(lake.root, _path(contract.name, removed.number), json.dumps(totals).encode(), lake.storage_options)
 
 
 def delete_old_totals(lake: Lake, contract: SourceContract, number: int) -> None:
-    """Delete the file of the cut `_KEPT_FILES` before cut `number`: no reader needs its totals any more."""
+    """Delete the file of the removal `_KEPT_FILES` before removal `number`: no reader needs its totals any more."""
     if number > _KEPT_FILES:
         files, path = filesystem(lake.root, lake.storage_options), _path(contract.name, number - _KEPT_FILES)
         try:
@@ -184,15 +187,15 @@ def margin(asset: DerivedAsset) -> int:
     return 1 + max(reads.watermark_delay + reads.longest_lookback, *lookbacks)
 
 
-def has_lost_rows(cut: Cut, asset: DerivedAsset, now: Progress) -> bool:
-    """Whether a cut removed rows that a table has not handled.
+def has_lost_rows(removed: RemovedRows, asset: DerivedAsset, now: Progress) -> bool:
+    """Whether rows were removed that a table has not handled.
 
-    The table was then not in the pipeline when the cut was made, or has lost steps since then. A table that began after the cut has lost no
+    The table was then not in the pipeline at the last removal, or has lost steps since then. A table that began after it has lost no
     rows, even if it has not handled all remaining rows yet.
     """
-    if now.complete_from is not None and now.complete_from >= cut.before + margin(asset):
+    if now.complete_from is not None and now.complete_from >= removed.before + margin(asset):
         return False
-    return cut.upto > now.seq or (now.closed_to is not None and cut.before > now.closed_to + 1 - margin(asset))
+    return removed.upto > now.seq or (now.closed_to is not None and removed.before > now.closed_to + 1 - margin(asset))
 
 
 def kept_days_of(workspace: Workspace, asset: DerivedAsset) -> KeptDays | None:
@@ -203,12 +206,12 @@ def kept_days_of(workspace: Workspace, asset: DerivedAsset) -> KeptDays | None:
     for upstream in workspace.inputs_of(asset):
         if upstream.table is not None:
             starts += [] if (start := _start_of(lake, upstream.table)) is None else [start + margin(asset)]
-        elif (cut := cut_of(lake, workspace.sources[upstream.name])) is not None:
-            table = cut.tables.get(asset.name)
+        elif (removed := removed_rows_of(lake, workspace.sources[upstream.name])) is not None:
+            table = removed.tables.get(asset.name)
             if table is not None and table.identity == identity:
                 totals.append(table)
             else:
-                starts.append(cut.before + margin(asset))
+                starts.append(removed.before + margin(asset))
     if not starts and not totals:
         return None
     first = -(-max([*starts, *[table.first for table in totals]]) // DAY_MS) * DAY_MS

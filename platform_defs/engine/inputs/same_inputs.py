@@ -6,7 +6,7 @@ from dataclasses import replace
 from assets.contracts import DerivedAsset
 from platform_defs.engine.inputs.progress import Progress, readers_of
 from platform_defs.engine.inputs.progress_errors import ProgressError
-from platform_defs.engine.inputs.retained import cut_of, has_lost_rows
+from platform_defs.engine.inputs.retained import has_lost_rows, removed_rows_of
 from platform_defs.engine.inputs.workspace import Workspace
 from platform_defs.engine.lake.tables import LakeSnapshot
 
@@ -51,6 +51,6 @@ def _require_rows(workspace: Workspace, asset: DerivedAsset, now: Progress) -> N
         ProgressError: retention has removed some of these rows.
     """
     for upstream in workspace.inputs_of(asset) if now.seq else []:
-        cut = cut_of(workspace.lake, workspace.sources[upstream.name]) if upstream.is_source else None
-        if cut is not None and has_lost_rows(cut, asset, now):
+        removed = removed_rows_of(workspace.lake, workspace.sources[upstream.name]) if upstream.is_source else None
+        if removed is not None and has_lost_rows(removed, asset, now):
             raise ProgressError.lost_rows(asset.name, upstream.name)

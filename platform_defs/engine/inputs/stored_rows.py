@@ -7,7 +7,7 @@ from pyspark.sql.types import StructType
 from assets.contracts import EVENT_TIME_RAW
 from operators.columns import parameter
 from operators.engine_columns import EVENT_TIME, SEQ
-from platform_defs.engine.inputs.retained import cut_of
+from platform_defs.engine.inputs.retained import removed_rows_of
 from platform_defs.engine.inputs.schemas import log_schema
 from platform_defs.engine.inputs.span import ALL_TIMES, Span
 from platform_defs.engine.inputs.workspace import Workspace
@@ -44,9 +44,9 @@ def rows_by_batch(workspace: Workspace, source: str, head: int, after: int) -> d
 
 def first_batch_in_log(workspace: Workspace, source: str, upto: int | None = None) -> int | None:
     """The first batch up to `upto` (None: of all batches) of which the source's log still has rows; None if there is none."""
-    cut, rows = cut_of(workspace.lake, workspace.sources[source]), workspace.ledger.source(source).batches_with_rows(0, upto)
+    removed, rows = removed_rows_of(workspace.lake, workspace.sources[source]), workspace.ledger.source(source).batches_with_rows(0, upto)
     batches = zip(*[rows[column].to_pylist() for column in ("seq", "accepted", "last_event_time")], strict=True)
-    return next((seq for seq, accepted, last in batches if cut is None or cut.remaining_rows(seq, accepted, last)), None)
+    return next((seq for seq, accepted, last in batches if removed is None or removed.remaining_rows(seq, accepted, last)), None)
 
 
 def read_table(workspace: Workspace, name: str, column: str, span: Span) -> DataFrame:

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from platform_defs.engine.ledger.arrow_values import arrow_array, arrow_scalar
 from platform_defs.engine.ledger.columns import Column, pc
-from platform_defs.engine.ledger.new_rows import ACTIVE, COLUMN_TYPES, IDLE, NewRows, NewSourceRows, is_rising, newest, read_rows
+from platform_defs.engine.ledger.new_rows import ACTIVE, COLUMN_TYPES, IDLE, NewLedgerRows, NewSourceRows, is_rising, newest, read_rows
 from platform_defs.engine.ledger.rows import Batch, SourceBatch, as_ints, table_of
 from platform_defs.engine.ledger.summary import SourceSummary, Summary
 
@@ -180,7 +180,7 @@ class History:
         )
         return self._with_rows(new_rows) if follows else None
 
-    def _with_rows(self, new_rows: NewRows) -> "History":
+    def _with_rows(self, new_rows: NewLedgerRows) -> "History":
         sources = {name: self.source(name).with_batches(source_rows) for name, source_rows in new_rows.sources.items()}
         times, clocks, summary = self.times, self.clocks, self.summary or new_rows.summary
         if new_rows.summary is not None:
@@ -190,7 +190,7 @@ class History:
         times, clocks = times.with_values(new_rows.batches["time"]), clocks.with_values(new_rows.batches["clock"])
         return History(times, clocks, {**self.sources, **sources}, self.rows + new_rows.rows, summary)
 
-    def _is_continued_by(self, new_rows: NewRows) -> bool:
+    def _is_continued_by(self, new_rows: NewLedgerRows) -> bool:
         """Whether new batches continue the history: none is missing, and each has one time, later than that of the batch before it.
 
         A ledger may begin with one summary. It counts as one batch.

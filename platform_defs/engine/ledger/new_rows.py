@@ -61,8 +61,8 @@ class NewSourceRows:
 
 
 @dataclass(frozen=True)
-class NewRows:
-    """New rows by source, and `seq`, `time` and `clock` of each batch.
+class NewLedgerRows:
+    """New rows of the ledger by source, and `seq`, `time` and `clock` of each batch.
 
     `are_consistent` is whether all rows of a batch have the same time, and all rows of a summary have the same document.
     """
@@ -74,7 +74,7 @@ class NewRows:
     summary: Summary | None
 
 
-def read_rows(parts: Iterable[pa.Table]) -> NewRows:
+def read_rows(parts: Iterable[pa.Table]) -> NewLedgerRows:
     """Group rows by source while they are read. Less than a third of each part is kept in memory."""
     parts_by_source: dict[str, list[NewSourceRows]] = {}
     batch_parts, rows, summaries = list[pa.Table](), 0, set[str]()
@@ -89,7 +89,7 @@ def read_rows(parts: Iterable[pa.Table]) -> NewRows:
     is_consistent = not rows or len(batches) == len(pc.unique(batches["seq"]))
     summary = _summary(summaries)
     is_consistent = is_consistent and len(summaries) == (0 if summary is None else 1)
-    return NewRows(
+    return NewLedgerRows(
         {name: _join_parts(source_parts) for name, source_parts in parts_by_source.items()}, batches, is_consistent, rows, summary
     )
 

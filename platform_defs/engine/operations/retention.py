@@ -24,13 +24,13 @@ from platform_defs.engine.ingest.uncommitted import ATTEMPT
 from platform_defs.engine.inputs.progress import stored_progress, table_identity
 from platform_defs.engine.inputs.progress_errors import ProgressError
 from platform_defs.engine.inputs.retained import (
-    Cut,
+    RemovedRows,
     RetainedDay,
     RetainedTable,
-    cut_of,
     delete_old_totals,
     kept_days_of,
     margin,
+    removed_rows_of,
     write_totals,
 )
 from platform_defs.engine.inputs.workspace import Workspace
@@ -51,7 +51,7 @@ class Removal:
         kept_from: the first day of which all rows are kept (of a changelog the first step, of the ledger or of recorded lateness decisions
             the first batch), as text; None if no row was ever removed.
         held_back: why rows are kept that the setting would remove; None if there are none.
-        cut: the cut that is to be made in an event log; None for other tables, or if no row is to be removed.
+        removed: of an event log, what this removal and earlier ones delete from it; None for other tables, or if no row is to be removed.
         number: of a quarantine, the first day (since 1970) whose rows are kept; of a changelog, the last step that is to be replaced; of
             the ledger or of recorded lateness decisions, the last batch that is to be replaced or removed. None for an event log, or if
             nothing is to be removed.
@@ -60,7 +60,7 @@ class Removal:
     rows: int = 0
     kept_from: str | None = None
     held_back: str | None = None
-    cut: Cut | None = None
+    removed: RemovedRows | None = None
     number: int | None = None
 
 
@@ -133,51 +133,51 @@ class LogRetention:
 
         Planning needs no lock, because rows of committed batches never change.
         """
-        earlier, retention = cut_of(self.workspace.lake, self.contract), self.contract.retention
+        earlier, retention = removed_rows_of(self.workspace.lake, self.contract), self.contract.retention
         if retention is None:
             return None if earlier is None else Removal(kept_from=self._kept_from(earlier))
         try:
             limit = self._limit(length_ms(retention, "retention"), 0 if earlier is None else earlier.upto)
-            return self._plan_cut(limit, earlier) or Removal(kept_from=self._kept_from(earlier), held_back=limit.reason)
+            return self._plan_removal(limit, earlier) or Removal(kept_from=self._kept_from(earlier), held_back=limit.reason)
         except (_HeldBackError, ProgressError, LedgerError, OperatorError) as error:
             return Removal(kept_from=self._kept_from(earlier), held_back=str(error))
 
     def remove(self, planned: Removal) -> Removal:
-        """Make a planned cut. The caller holds the ledger's lock; after a kill, the next maintenance plans it again.
+        """Make a planned removal. The caller holds the ledger's lock; after a kill, the next maintenance plans it again.
 
         Raises:
             LakeError: another writer has committed to the log.
         """
-        cut, lake = planned.cut, self.workspace.lake
-        if cut is None:
+        removed, lake = planned.removed, self.workspace.lake
+        if removed is None:
             return planned
         delta = lake.delta(self.contract.log)
-        if delta is None or (delta.transaction_version(RETENTION) or 0) != cut.number - 1:
+        if delta is None or (delta.transaction_version(RETENTION) or 0) != removed.number - 1:
             return self._held_back_by("another maintenance removed rows meanwhile")
-        rebuilt = [asset.name for asset in self._readers if table_identity(lake, asset) != cut.tables[asset.name].identity]
+        rebuilt = [asset.name for asset in self._readers if table_identity(lake, asset) != removed.tables[asset.name].identity]
         if rebuilt:  # it may still need rows that were planned for removal
             return self._held_back_by(f"{rebuilt[0]} was rebuilt meanwhile")
         point("retention.before_totals")
-        write_totals(lake, self.contract, cut)
+        write_totals(lake, self.contract, removed)
         point("retention.after_totals")
-        lake.remove(self.workspace.spark, self.contract.log, _condition(cut.before, cut.upto), cut.number, delta)
+        lake.remove(self.workspace.spark, self.contract.log, _condition(removed.before, removed.upto), removed.number, delta)
         point("retention.after_remove")
-        delete_old_totals(lake, self.contract, cut.number)
+        delete_old_totals(lake, self.contract, removed.number)
         return planned
 
     def _held_back_by(self, reason: str) -> Removal:
-        return Removal(kept_from=self._kept_from(cut_of(self.workspace.lake, self.contract)), held_back=reason)
+        return Removal(kept_from=self._kept_from(removed_rows_of(self.workspace.lake, self.contract)), held_back=reason)
 
     @property
     def _readers(self) -> list[DerivedAsset]:
         return [asset for asset in self.workspace.assets.values() if self.contract.name in asset.inputs]
 
-    def _kept_from(self, cut: Cut | None) -> str | None:
+    def _kept_from(self, removed: RemovedRows | None) -> str | None:
         """The first day that every table can still compute."""
-        if cut is None:
+        if removed is None:
             return None
         starts = [kept_days.first for asset in self._readers if (kept_days := kept_days_of(self.workspace, asset)) is not None]
-        return str(day_of(max(starts, default=-(-cut.before // DAY_MS) * DAY_MS)))
+        return str(day_of(max(starts, default=-(-removed.before // DAY_MS) * DAY_MS)))
 
     def _limit(self, retention: int, removed_upto: int) -> _Limit:
         """Which rows may be removed: by the setting, by what readers may still read, and by the batches that all readers have handled.
@@ -196,7 +196,7 @@ class LogRetention:
             now = stored_progress(self.workspace.lake, asset)
             if not now.seq:
                 raise _HeldBackError(f"{asset.name} has no step yet")
-            if now.seq < removed_upto:  # the last batch of a cut is never before that of an earlier cut
+            if now.seq < removed_upto:  # the last batch of a removal is never before that of an earlier one
                 raise _HeldBackError(f"before {asset.name} was made, rows were removed of batches that it has not handled yet")
             final = final_before(self.workspace, asset) if asset.operator.reads.closes_ranges else limit.first
             if final is None:
@@ -206,39 +206,41 @@ class LogRetention:
             limit = _Limit(min(limit.first, final), min(limit.upto, now.seq), reason)
         return _Limit(limit.first // DAY_MS * DAY_MS, limit.upto, limit.reason)
 
-    def _plan_cut(self, limit: _Limit, earlier_cut: Cut | None) -> Removal | None:
-        """The cut at a limit; None if it would remove no row."""
+    def _plan_removal(self, limit: _Limit, removed_before: RemovedRows | None) -> Removal | None:
+        """The removal at a limit; None if it would remove no row."""
         margins = [margin(asset) for asset in self._readers]
         horizon = length_ms(self.contract.duplicate_horizon, "duplicate_horizon") if self.contract.unique_key else 0
         before = limit.first - max([*margins, horizon])
-        cut_so_far = Cut(0, before, 0) if earlier_cut is None else earlier_cut
-        if before < cut_so_far.before:
+        removed_so_far = RemovedRows(0, before, 0) if removed_before is None else removed_before
+        if before < removed_so_far.before:
             return None
         batches = self._batches(before, limit.upto)
         counts = (
-            self._counts(before, limit.upto) if any(cut_so_far.remaining_rows(seq, rows, last) for seq, rows, _, last in batches) else {}
+            self._counts(before, limit.upto)
+            if any(removed_so_far.remaining_rows(seq, rows, last) for seq, rows, _, last in batches)
+            else {}
         )
         if not counts:
             return None
         removed_by_batch = dict[int, int]()
         for seq, rows, _, last in batches:
-            rows_in_ledger = cut_so_far.remaining_rows(seq, rows, last)
+            rows_in_ledger = removed_so_far.remaining_rows(seq, rows, last)
             if last >= before:
                 removed_by_batch[seq] = rows - rows_in_ledger + counts.get(seq, 0)
             elif rows_in_ledger != counts.get(seq, 0):
                 difference = f"{rows_in_ledger:,} rows of batch {seq} in the ledger, {counts.get(seq, 0):,} in the log"
                 raise _HeldBackError(f"ledger and log of {self.contract.name} differ: {difference}")
         rows, tables = sum(counts.values()), {asset.name: self._totals(asset, limit) for asset in self._readers}
-        cut = Cut(
-            cut_so_far.number + 1,
+        removed = RemovedRows(
+            removed_so_far.number + 1,
             before,
             limit.upto,
-            cut_so_far.rows + rows,
-            {seq: removed for seq, removed in removed_by_batch.items() if removed},
+            removed_so_far.rows + rows,
+            {seq: count for seq, count in removed_by_batch.items() if count},
             tables,
         )
         kept_from = str(day_of(max([limit.first, *[table.first for table in tables.values()]])))
-        return Removal(rows, kept_from, limit.reason, cut)
+        return Removal(rows, kept_from, limit.reason, removed)
 
     def _batches(self, before: int, upto: int) -> list[tuple[int, int, int, int]]:
         """The batches with rows before a time: number, rows, first and last event time."""

@@ -15,7 +15,7 @@ from operators.errors import OperatorError
 from platform_defs.engine.inputs.changelog_reader import APPLIED, as_of_step, change_column, require_upserts, steps_of
 from platform_defs.engine.inputs.progress import Progress, step_id, stored_progress
 from platform_defs.engine.inputs.reader import read_input
-from platform_defs.engine.inputs.retained import cut_of
+from platform_defs.engine.inputs.retained import removed_rows_of
 from platform_defs.engine.inputs.span import Span
 from platform_defs.engine.inputs.workspace import Workspace
 from platform_defs.engine.lake.commits import RETENTION
@@ -119,10 +119,10 @@ def as_known_now(workspace: Workspace, asset: DerivedAsset, time: int) -> DataFr
     """
     _ = require_upserts(asset)
     for source in sorted(workspace.input_named(asset.name).sources):
-        if (cut := cut_of(workspace.lake, workspace.sources[source])) is not None:
-            removed = f"retention has removed rows of {source} with event times before {moment(cut.before).isoformat()}"
+        if (removed := removed_rows_of(workspace.lake, workspace.sources[source])) is not None:
+            reason = f"retention has removed rows of {source} with event times before {moment(removed.before).isoformat()}"
             raise OperatorError(
-                f"{asset.name} cannot be computed as of an event time: {removed}. Read its present rows, or an `--as-of` time"
+                f"{asset.name} cannot be computed as of an event time: {reason}. Read its present rows, or an `--as-of` time"
             )
     rows = asset.rows(*[_rows_until(workspace, asset, index, time) for index in range(len(asset.inputs))])
     reads = asset.operator.reads

@@ -13,7 +13,7 @@ from platform_defs.engine import Engine
 from platform_defs.engine.advance.plan import plan_step
 from platform_defs.engine.advance.position import position_of
 from platform_defs.engine.inputs.progress import Progress
-from platform_defs.engine.inputs.retained import Cut, write_totals
+from platform_defs.engine.inputs.retained import RemovedRows, write_totals
 from platform_defs.engine.lake.commits import RETENTION
 from platform_defs.engine.operations.freshness import Freshness, Staleness
 from tests.support.bare_lake import bare_engine, commit_batch, commit_step
@@ -158,7 +158,7 @@ def test_a_table_that_begins_after_the_watermark_has_no_work_until_it_is_reached
     commit_batch(engine, {"l": {"watermark": START + 10 * DAY}})
     written = {"commit_properties": CommitProperties(app_transactions=[Transaction(RETENTION, 1)])}
     write_deltalake(engine.lake.path(log.log), pa.table({"seq": pa.array([], pa.int64())}), **written)
-    write_totals(engine.lake, log, Cut(1, START + 9 * DAY, 1))
+    write_totals(engine.lake, log, RemovedRows(1, START + 9 * DAY, 1))
     starts_after = START + 17 * DAY - 1
     position = position_of(engine.pending.workspace, table, Progress())
     assert (position.starts_after, plan_step(position, max_step=1, row_times=lambda *_: None)) == (starts_after, None)

@@ -22,7 +22,7 @@ from platform_defs.engine.inputs.changelog_reader import APPLIED
 from platform_defs.engine.inputs.identity import identity_of
 from platform_defs.engine.inputs.lateness_decisions import DECIDED
 from platform_defs.engine.inputs.result_rows import late_results
-from platform_defs.engine.inputs.retained import Cut, write_totals
+from platform_defs.engine.inputs.retained import RemovedRows, write_totals
 from platform_defs.engine.inputs.timelines import input_timeline, operator_timeline
 from platform_defs.engine.lake.commits import APPLICATION, RETENTION, commit_options
 from platform_defs.engine.lake.sql_rows import sql_rows
@@ -79,10 +79,10 @@ def made(engine: Engine, clock: Clock) -> Engine:
 
 
 def remove_rows(engine: Engine, name: str, day: int, number: int = 1) -> None:
-    """Commit a cut of the log of a source, up to the batch of a day."""
+    """Commit a removal from the log of a source, up to the batch of a day."""
     log = engine.sources[name].log
     write_deltalake(engine.lake.path(log), NO_ROWS, mode="append", commit_properties=numbered(RETENTION, number))
-    write_totals(engine.lake, engine.sources[name], Cut(number, START + day * DAY, engine.ledger.head))
+    write_totals(engine.lake, engine.sources[name], RemovedRows(number, START + day * DAY, engine.ledger.head))
 
 
 def numbered(application: str, number: int) -> CommitProperties:

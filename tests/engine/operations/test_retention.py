@@ -388,9 +388,9 @@ def test_a_removal_that_is_held_back_still_says_what_an_earlier_one_removed(
     )
 
     write_deltalake(engine.lake.path(contract.log), pa.table({"seq": [1]}))
-    earlier, cut = (SimpleNamespace(before=before, number=number) for before, number in ((2 * DAY, 3), (8 * DAY, 9)))
-    monkeypatch.setattr("platform_defs.engine.operations.retention.cut_of", lambda *_: earlier)
-    planned = Removal(5, "1970-01-09", cut=cast(Any, cut))
+    earlier, planned_rows = (SimpleNamespace(before=before, number=number) for before, number in ((2 * DAY, 3), (8 * DAY, 9)))
+    monkeypatch.setattr("platform_defs.engine.operations.retention.removed_rows_of", lambda *_: earlier)
+    planned = Removal(5, "1970-01-09", removed=cast(Any, planned_rows))
     held_back = Removal(kept_from="1970-01-03", held_back="another maintenance removed rows meanwhile")
     assert LogRetention(workspace, contract, engine._snapshot).remove(planned) == held_back  # pyright: ignore[reportPrivateUsage]
 
