@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.contenders import Job
-from benchmarks.data import TABLES_OF
+from benchmarks.data import tables_of
 from platform_defs.setup.java import find_java
 
 COMMAND = """
@@ -14,7 +14,7 @@ COMMAND = """
 exec java -XX:+UseParallelGC -Xms$HEAP -Xmx$HEAP $OPENS $CHECKPOINT -Dlog4j.configurationFile="$HERE/java/log4j2.properties" \
   -cp "$HERE/java/bclasses:$BCP" Bench "$WORKLOAD" "$DATA" "$SINK" "$STATE" "$ROWS" "$OUT" "$CORES"
 """
-
+"""The Flink benchmark's `bench_env.sh` sets HERE (its folder), BCP (its class path) and OPENS (flags of Java); `environment` the others."""
 
 WORKLOADS = {"payments": "interval_join", "bids": "hot_items", "top_bids": "topn", "top_bids_norn": "topn_norn"}
 """The Flink benchmark's names of our workloads. One with `_norn` (no row number) returns no ranks."""
@@ -25,7 +25,7 @@ class FlinkOutputError(ValueError):
 
     @classmethod
     def without_result(cls) -> "FlinkOutputError":
-        """No line has the values."""
+        """No line starts with `flink `."""
         return cls("the Flink benchmark printed no line that starts with 'flink '")
 
 
@@ -58,7 +58,7 @@ def environment(job: Job, java_home: str) -> dict[str, str]:
         "SINK": job.options.get("sink", "files" if is_production else "blackhole"),
         "CHECKPOINT": "-Dckpt=10s" if is_production else "",
         "WORKLOAD": WORKLOADS[job.workload + ("" if job.options.get("with_rank", True) else "_norn")],
-        "ROWS": str(len(TABLES_OF["payments" if job.workload == "payments" else "bids"]) * job.rows),
+        "ROWS": str(len(tables_of(job.data)) * job.rows),
         "OUT": str((job.scratch / "out").absolute()),
         "CORES": str(job.cores),
     }

@@ -19,6 +19,7 @@ def test_the_result_line_of_the_flink_job_is_parsed():
 
 @pytest.mark.parametrize(("state", "expected"), [("hashmap", ("blackhole", "")), ("rocksdb", ("files", "-Dckpt=10s"))])
 def test_flink_runs_in_its_best_case_or_as_in_production(tmp_path, state, expected):
+    (tmp_path / "payments").mkdir()
     job = Job(tmp_path, tmp_path, 1_000, flink=tmp_path, options={"state": state})
     environment = flink.environment(job, java_home="/java")
     assert (environment["SINK"], environment["CHECKPOINT"]) == expected
@@ -56,15 +57,16 @@ def test_duckdb_finds_the_true_top_bids(tmp_path, with_rank):
 
 
 @pytest.mark.parametrize(
-    ("workload", "options", "expected"),
+    ("workload", "table", "options", "expected"),
     [
-        ("bids", {}, ("hot_items", "1000")),
-        ("payments", {}, ("interval_join", "2000")),
-        ("top_bids", {"with_rank": True}, ("topn", "1000")),
-        ("top_bids", {"with_rank": False}, ("topn_norn", "1000")),
+        ("bids", "bids", {}, ("hot_items", "1000")),
+        ("payments", "payments", {}, ("interval_join", "2000")),
+        ("top_bids", "bids", {"with_rank": True}, ("topn", "1000")),
+        ("top_bids", "bids", {"with_rank": False}, ("topn_norn", "1000")),
     ],
 )
-def test_flink_gets_the_workload_of_the_job(tmp_path, workload, options, expected):
+def test_flink_gets_the_workload_of_the_job(tmp_path, workload, table, options, expected):
+    (tmp_path / table).mkdir()
     job = Job(tmp_path, tmp_path, 1_000, flink=tmp_path, workload=workload, options={"state": "hashmap", **options})
     environment = flink.environment(job, java_home="/java")
     assert (environment["WORKLOAD"], environment["ROWS"]) == expected
