@@ -93,7 +93,7 @@ test-fast: setup-s3 ## run the tests that start no Spark, cluster or broker, wit
 test-operators: setup ## run the operators' tests that need Spark
 	$(BIN)/python -m pytest $(SIDE_BY_SIDE) -m "spark and not ($(LONG))" tests/operators $(ARGS)
 
-test-soak: setup ## run the tests with the mark `soak`, which `make test` leaves out (ARGS=... goes to pytest)
+test-soak: setup-kafka setup-broker ## run the tests with the mark `soak`, which `make test` leaves out (ARGS=... goes to pytest)
 	$(BIN)/python -m pytest -m soak $(ARGS)
 
 lint: setup ## check style, format, types and the direction of imports
