@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import DataType, StructType, TimestampType
 
-from assets.factories.keys import check_step
+from assets.factories.keys import check_step_name
 from assets.factories.partitions import Days
 from assets.factories.pool import SPARK
 from assets.factories.sentences import from_to
@@ -63,7 +63,7 @@ def suite_checks(
     expectations = expectations_by_name(suite)
     specs = [_spec(asset_key, name, e, blocking) for name, e in expectations.items()]
 
-    suite_name = check_step(asset_key.path[-1], "suite")
+    suite_name = check_step_name(asset_key.path[-1], "suite")
 
     def evaluate(names: Sequence[str], engine: EnginePort, run: RunDetails) -> Findings | None:
         selected = [expectations[name] for name in names]

@@ -8,7 +8,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
-from assets.factories.keys import check_step
+from assets.factories.keys import check_step_name
 from assets.factories.pool import SPARK
 from assets.factories.work import RunDetails, Worker
 from assets.ports import EnginePort, UpsertedPort
@@ -51,7 +51,7 @@ def leaderboard_checks(derived: DerivedAsset, worker: Worker | None = None) -> d
     ]
     key = dg.AssetKey(derived.name)
 
-    step = check_step(derived.name, "board")
+    step = check_step_name(derived.name, "changelog")
 
     def evaluate(engine: EnginePort, run: RunDetails) -> list[dg.AssetCheckResult]:
         is_full = FULL in run.tags

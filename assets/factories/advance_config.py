@@ -1,14 +1,14 @@
-"""The run configuration of a table's asset."""
+"""The options of a run that advances a table."""
 
 import dagster as dg
 from pydantic import Field
 
 
 class AdvanceConfig(dg.Config):
-    """The run configuration of a table's asset."""
+    """Options of one run."""
 
     rebuild: bool = Field(
         default=False,
-        description="before the advance, recompute the finalized results of the run's days (of an upserted table: all rows), and repair "
-        "those that differ",
+        description="Before the advance, recompute the finalized results of the run's days, and repair those that differ. An upserted "
+        "table is recomputed whole.",
     )

@@ -38,12 +38,13 @@ FINALIZED_DESCRIPTION = (
     "after the watermark has passed its end."
 )
 IN_PARTITIONS_DESCRIPTION = (
-    "No event is before the first or after the last daily partition. Results of earlier events are finalized, but belong to no partition. "
-    "Runs of Dagster finalize results of later events only when their days are partitions."
+    "No event is before the first or after the last daily partition. A result belongs to the partition of its `final_at`, which may be "
+    "later than its events. Results of earlier events are finalized, but may belong to no partition. Runs of Dagster finalize later "
+    "results only when their days are partitions. An event on the last day passes, even if its result is later."
 )
 
-REPORTED = Completeness()
-"""No share of matched rows is required: the check only reports the shares."""
+NO_REQUIRED_SHARES = Completeness()
+"""No share of matched rows is required: the check reports the shares, and passes."""
 
 
 def closed_range_asset(
@@ -52,7 +53,7 @@ def closed_range_asset(
     sources: Sequence[str],
     days: dg.DailyPartitionsDefinition,
     worker: Worker,
-    completeness: Completeness = REPORTED,
+    completeness: Completeness = NO_REQUIRED_SHARES,
 ) -> dg.AssetsDefinition:
     """The Dagster asset of a table of closed ranges, with daily partitions by `final_at` (UTC).
 
@@ -194,7 +195,7 @@ def _event_times_check(times: tuple[int, int] | None, days: dg.DailyPartitionsDe
     """The check that no event is outside the partitions; `times` are the oldest and newest event time of the sources, in epoch ms."""
     partitions, problems = range_of(days), list[str]()
     if times is not None and (partitions is None or times[0] < day_start(partitions[0])):
-        problems.append("some events are before the first daily partition: their results are in the table, but in no partition")
+        problems.append("some events are before the first daily partition: their results are in the table, but may be in no partition")
     if times is not None and (partitions is None or times[1] > day_end(partitions[1])):
         problems.append(
             "some events are after the last daily partition: no run of Dagster finalizes their results until their days are partitions"
@@ -221,19 +222,16 @@ def _days_finalized_check(
     """
     metadata: dict[str, dg.MetadataValue] = {"finalized_up_to": time_metadata(closed_to)}
     open_days = [day for day, is_final in finality_by_day.items() if not is_final]
+    verb = "is" if len(open_days) == 1 else "are"
     result = dg.AssetCheckResult(
         check_name=FINALIZED,
         passed=not open_days,
         severity=dg.AssetCheckSeverity.WARN,
-        description=_not_finalized(open_days) if open_days else "all days are finalized",
+        description=f"{day_range(open_days)} {verb} not finalized" if open_days else "all days are finalized",
         metadata=metadata,
     )
     log_days(context, result, {str(day): (is_final, dict(metadata)) for day, is_final in finality_by_day.items()})
     return result
-
-
-def _not_finalized(open_days: Sequence[date]) -> str:
-    return f"{day_range(open_days)} {'is' if len(open_days) == 1 else 'are'} not finalized"
 
 
 def _completeness_check(context: dg.AssetExecutionContext, matches: Sequence[MatchesPort], required: Completeness) -> dg.AssetCheckResult:

@@ -26,9 +26,12 @@ def log_days(context: dg.AssetExecutionContext, result: dg.AssetCheckResult, day
     assert result.check_name is not None, "the result needs `check_name`, because a step can have several checks"
     if not result.passed and all(passed for passed, _ in days.values()):
         return
-    logged = [(passed, day, metadata) for day, (passed, metadata) in days.items() if len(days) <= _MAX_DAYS or not passed]
-    for passed, day, metadata in sorted(logged, key=lambda result_of_day: (not result_of_day[0], result_of_day[1]))[-_MAX_DAYS:]:
-        description = result.description if result.passed or not passed else None
+    passed_days = sorted(day for day, (passed, _) in days.items() if passed and len(days) <= _MAX_DAYS)
+    failed_days = sorted(day for day, (passed, _) in days.items() if not passed)
+    for day in [*passed_days, *failed_days][-_MAX_DAYS:]:
+        passed, metadata = days[day]
+        # the description of a failed run describes its failing days, so a day that passed has none
+        description = None if passed and not result.passed else result.description
         evaluation = AssetCheckEvaluation(
             context.asset_key, result.check_name, passed, metadata, severity=result.severity, description=description, partition=day
         )

@@ -72,7 +72,7 @@ def _description(contract: SourceContract) -> str:
     )
     if contract.retention is None:
         return text
-    kept = duration(duration_ms(contract.retention, "retention") / 1000)
+    kept = duration(duration_ms(contract.retention, "retention") / 1000, most_units=4)
     return f"{text} Maintenance removes whole days of rows that are more than {kept} behind the watermark, if no table may still read them."
 
 

@@ -10,7 +10,7 @@ def input_keys(inputs: Sequence[str], sources: Sequence[str]) -> list[dg.AssetKe
     return [event_key(name) if name in sources else dg.AssetKey(name) for name in inputs]
 
 
-def check_step(name: str, kind: str) -> str:
+def check_step_name(name: str, kind: str) -> str:
     """The name of a step that checks an asset. It starts with `_`, unlike the name of any table's step."""
     return f"_{name}_{kind}"
 

@@ -13,14 +13,19 @@ def count(number: int, noun: str) -> str:
     return f"{number:,} {noun}{'' if number == 1 else 'es' if noun.endswith('ch') else 's'}"
 
 
-def duration(length_s: float) -> str:
-    """A length of time in its two largest units."""
+def duration(length_s: float, most_units: int = 2) -> str:
+    """A length of time in its largest units that are not zero, rounded down, such as `1 d 5 min`; `0 s` for less than a second.
+
+    Args:
+        length_s: the length.
+        most_units: the maximum number of units.
+    """
     remaining_s, units = int(length_s), list[str]()
     for unit, length in (("d", 86_400), ("h", 3_600), ("min", 60), ("s", 1)):
         if remaining_s >= length or (unit == "s" and not units):
             units.append(f"{remaining_s // length} {unit}")
         remaining_s %= length
-    return " ".join(units[:2])
+    return " ".join(units[:most_units])
 
 
 def list_text(items: Sequence[str]) -> str:

@@ -72,7 +72,7 @@ def test_a_source_and_a_table_that_is_named_after_its_log_can_both_have_a_suite(
     assert {definition.node_def.name for definition in suite_and_table_checks(pipeline)} == {
         "_fares_suite",
         "_events__fares_suite",
-        "_events__fares_board",
+        "_events__fares_changelog",
     }
 
 

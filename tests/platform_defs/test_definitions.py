@@ -253,7 +253,7 @@ def test_each_job_has_these_assets_or_ops(repository):
     assert repository.get_job("full_checks").tags[FULL] == "true"
     suites = {node.name for node in repository.get_job("full_checks").nodes}
     assert len(suites) == 19
-    assert {"_orders_suite", "_seller_leaderboard_board"} <= suites
+    assert {"_orders_suite", "_seller_leaderboard_changelog"} <= suites
 
 
 def test_no_table_can_have_the_name_of_a_job_or_of_another_step(repository):

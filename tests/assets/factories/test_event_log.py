@@ -56,6 +56,11 @@ def test_a_source_without_a_batch_shows_no_watermark() -> None:
     assert "watermark" not in batch_metadata([])
 
 
+def test_the_description_of_a_log_has_the_whole_retention() -> None:
+    [spec] = event_logs([source("l", retention="1590 minutes")]).specs
+    assert "more than 1 d 2 h 30 min behind the watermark" in str(spec.description)
+
+
 def test_unreadable_files_fail_the_run_after_the_ingested_sources_are_materialized(instance: dg.DagsterInstance) -> None:
     unread = [Unread(File(1, "file:/in/r/1.jsonl", 3, "r"), "the store is away")]
     assert _run(instance, UnreadError(unread, [BATCH])) == (False, {"l": 2, "r": 0})

@@ -4,7 +4,7 @@ from datetime import date, timedelta
 
 import pytest
 
-from assets.factories.sentences import count, day_range, from_to, list_text, sides_and_days
+from assets.factories.sentences import count, day_range, duration, from_to, list_text, sides_and_days
 from platform_defs.engine.accounting.day_accounts import DayAccount
 
 DAYS = [date(2026, 3, 1) + timedelta(days=n) for n in range(12)]
@@ -14,6 +14,14 @@ DAYS = [date(2026, 3, 1) + timedelta(days=n) for n in range(12)]
 def test_a_number_agrees_with_its_noun(number: int, text: str) -> None:
     assert count(number, "row") == text
     assert count(number, "batch") == text.replace("rows", "batches").replace("row", "batch")
+
+
+@pytest.mark.parametrize(
+    ("length_s", "most_units", "text"),
+    [(0.9, 2, "0 s"), (59.9, 2, "59 s"), (86_700, 2, "1 d 5 min"), (95_459, 2, "1 d 2 h"), (95_459, 4, "1 d 2 h 30 min 59 s")],
+)
+def test_a_duration_has_its_largest_units_that_are_not_zero(length_s: float, most_units: int, text: str) -> None:
+    assert duration(length_s, most_units) == text
 
 
 def test_at_most_ten_sides_and_days_are_listed() -> None:

@@ -80,7 +80,7 @@ def _evaluations(run: dg.ExecuteInProcessResult, table: str, check: str) -> list
 
 
 _INSIDE = "all events are in the daily partitions"
-_BEFORE = "some events are before the first daily partition: their results are in the table, but in no partition"
+_BEFORE = "some events are before the first daily partition: their results are in the table, but may be in no partition"
 _AFTER = "some events are after the last daily partition: no run of Dagster finalizes their results until their days are partitions"
 
 
