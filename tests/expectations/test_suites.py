@@ -24,6 +24,7 @@ from expectations.completeness import ExpectRowsToBeJoinedOnEachDay
 from expectations.finding import Finding, check_name
 from expectations.new_rows import CHECKED, select_row_checks
 from operators import Aggregate, IntervalJoin
+from platform_defs.engine.inputs.schemas import log_schema
 from platform_defs.settings import Settings
 from platform_defs.shop import shop
 from platform_defs.simulator import trade
@@ -81,6 +82,8 @@ def test_an_expectation_without_a_name_is_named_by_type_and_columns():
     assert {"expect_column_values_to_not_be_null_order_id", "expect_compound_columns_to_be_unique_seq_arrival"} <= {
         check_name(e) for e in unnamed
     }
+    without_a_name = gxe.ExpectColumnValuesToNotBeNull(column="zone", meta={"check": None})
+    assert check_name(without_a_name) == "expect_column_values_to_not_be_null_zone"
 
 
 @pytest.mark.parametrize("columns", [["order-id"], ["a$b", "straße"], ["paid.at"]])
@@ -94,7 +97,7 @@ FARES = SourceContract(name="fares", schema="zone STRING, fee INT, paid STRUCT<a
 TOTALS = DerivedAsset(name="totals", inputs=("fares",), operator=Aggregate(by="zone", aggregates={"total": "sum(fee)"}))
 
 
-def _suites_of(name: str, expectation: Expectation, source: SourceContract = FARES) -> list[str]:
+def _tables_with_suites(name: str, expectation: Expectation, source: SourceContract = FARES) -> list[str]:
     suite = ExpectationSuite(name=name, expectations=[expectation])
     return [found.table for found in table_suites(Pipeline(sources=[source], tables=[TOTALS], suites={name: suite}))]
 
@@ -118,7 +121,7 @@ def _suites_of(name: str, expectation: Expectation, source: SourceContract = FAR
 )
 def test_a_column_that_the_source_or_table_does_not_have_is_refused(name: str, expectation: Expectation, message: str) -> None:
     with pytest.raises(ContractError, match=message):
-        _suites_of(name, expectation)
+        _tables_with_suites(name, expectation)
 
 
 @pytest.mark.parametrize(
@@ -132,7 +135,7 @@ def test_a_column_that_the_source_or_table_does_not_have_is_refused(name: str, e
     ],
 )
 def test_columns_that_may_exist_are_accepted(expectation: Expectation) -> None:
-    assert _suites_of("fares", expectation) == ["events/fares"]
+    assert _tables_with_suites("fares", expectation) == ["events/fares"]
 
 
 def test_two_expectations_with_the_same_name_are_refused() -> None:
@@ -163,10 +166,11 @@ def test_a_name_of_a_check_that_dagster_refuses_is_an_error_that_names_the_suite
         table_suites(Pipeline(sources=[FARES], tables=[TOTALS], suites={"totals": suite}, freshness="1 hour"))
 
 
-def test_a_check_of_a_log_may_have_the_name_of_one_of_a_table() -> None:
-    unnamed = gxe.ExpectColumnValuesToNotBeNull(column="zone", meta={"check": None})
-    assert check_name(unnamed) == "expect_column_values_to_not_be_null_zone"
-    assert _suites_of("fares", gxe.ExpectColumnValuesToNotBeNull(column="zone", meta={"check": "fresh"})) == ["events/fares"]
+@pytest.mark.parametrize("name", ["conservation_law", "no_more_than_n", "fresh"])
+def test_a_check_of_a_log_may_have_a_name_that_is_reserved_for_tables(name: str) -> None:
+    suite = ExpectationSuite(name="fares", expectations=[gxe.ExpectColumnValuesToNotBeNull(column="zone", meta={"check": name})])
+    pipeline = Pipeline(sources=[FARES], tables=[TOTALS], suites={"fares": suite}, freshness="1 hour")
+    assert [found.table for found in table_suites(pipeline)] == ["events/fares"]
 
 
 @pytest.mark.parametrize("suite", [None, [gxe.ExpectColumnValuesToNotBeNull(column="zone")]])
@@ -200,7 +204,8 @@ def test_the_metadata_of_a_check_has_dates_times_and_decimals(
 
 
 def test_a_column_that_files_may_add_is_accepted() -> None:
-    assert _suites_of("fares", gxe.ExpectColumnValuesToNotBeNull(column="tip"), replace(FARES, new_columns="add")) == ["events/fares"]
+    source = replace(FARES, new_columns="add")
+    assert _tables_with_suites("fares", gxe.ExpectColumnValuesToNotBeNull(column="tip"), source) == ["events/fares"]
 
 
 PAID = DerivedAsset(name="paid", inputs=("fares", "fees"), operator=IntervalJoin(on="zone", lower=0, upper="1 hour", how="left"))
@@ -224,24 +229,9 @@ def test_a_side_that_is_no_input_of_a_join_is_refused(table: str, side: str, leg
 
 
 def test_the_expectations_of_the_shops_logs_are_checked_on_new_rows() -> None:
-    columns = StructType().add("seq", "long").add("arrival", "long").add("event_time", "timestamp").add("event_time_raw", "timestamp")
-    for name in (
-        "order_id",
-        "customer_id",
-        "status",
-        "payment_id",
-        "method",
-        "order_item_id",
-        "item_id",
-        "category",
-        "click_id",
-        "order_update_id",
-    ):
-        columns = columns.add(name, "string")
-    for name in ("amount", "price", "quantity", "seconds"):
-        columns = columns.add(name, "double")
-    logs = [s for s in table_suites(shop(Settings())) if s.source]
-    assert len(logs) == 5
-    for of in logs:
-        names = {check_name(e) for e in of.suite.expectations}
-        assert {check_name(e) for e in select_row_checks(of.suite.expectations, columns)} == names
+    pipeline = shop(Settings())
+    expectations = {log.source: log.suite.expectations for log in table_suites(pipeline) if log.source is not None}
+    assert len(expectations) == len(LOGS)
+    for source, of_log in expectations.items():
+        columns = log_schema(pipeline.sources_by_name[source])
+        assert select_row_checks(of_log, columns) == of_log, source
