@@ -1,4 +1,4 @@
-"""Replacements of data frames: rows as tuples, with the few methods that the engine calls on frames."""
+"""Rows as tuples, in place of data frames."""
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ PAIRS = ("k", "left_seq", "left_arrival", "left_event_time", "right_seq", "right
 COUNTS = ("k", "window_start", "window_end", "n", "result_time", "final_at")
 
 
-@dataclass(slots=True)
+@dataclass(frozen=True, slots=True)
 class Rows:
     """Rows with named columns."""
 
@@ -29,17 +29,8 @@ class Rows:
 
     def between(self, column: str, first: int | None, last: int | None) -> "Rows":
         """The rows with `first <= column <= last`; None is an open end."""
-        n = self.columns.index(column)
+        n = self.at(column)
         return Rows(self.columns, [r for r in self.rows if (first is None or r[n] >= first) and (last is None or r[n] <= last)])
 
     def limit(self, n: int) -> "Rows":
         return Rows(self.columns, self.rows[:n])
-
-    def count(self) -> int:
-        return len(self.rows)
-
-    def persist(self) -> "Rows":
-        return self
-
-    def unpersist(self) -> None:
-        return None
