@@ -6,9 +6,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.support.kafka import Kafka
-from tests.support.topics import Lakes
+from tests.support.topics import TopicEngines
 
 
 @pytest.fixture
-def lakes(spark: SparkSession, tmp_path: Path, kafka: Kafka) -> Lakes:
-    return Lakes(spark, tmp_path, kafka.address)
+def engines(spark: SparkSession, tmp_path: Path, kafka: Kafka) -> TopicEngines:
+    return TopicEngines(spark, tmp_path, kafka.address)

@@ -21,7 +21,7 @@ from platform_defs.engine.ingest.topic_ranges import TopicRanges
 from tests.support.kafka import Kafka
 from tests.support.registry import AT_ONCE, registry
 from tests.support.small_sources import START, Event, iso, source
-from tests.support.topics import LEFT, Lakes, accepted, new_topic, rows, send
+from tests.support.topics import LEFT, TopicEngines, accepted, new_topic, rows, send
 
 V1 = {
     "type": "record",
@@ -50,14 +50,14 @@ def _encoded(schema: dict[str, Any], event: Event, schema_id: int | None = None,
     return (b"" if schema_id is None else b"\0" + struct.pack(">I", schema_id)) + out.getvalue()
 
 
-def test_avro_values_of_several_schemas_of_a_registry_are_read(lakes: Lakes, kafka: Kafka):
+def test_avro_values_of_several_schemas_of_a_registry_are_read(engines: TopicEngines, kafka: Kafka):
     topic = new_topic(kafka, 1)
     damaged = _encoded(V1, LEFT[3], 1)[:-4]
     values = [_encoded(V1, LEFT[1], 1), _encoded(V2, LEFT[2], 2, v="2"), damaged, _encoded(V1, LEFT[4], 9), LEFT[5].line, None]
     send(kafka, topic, values)
     with registry({1: V1, 2: V2}) as url:
         of_registry = {"options": {"subscribe": topic}, "avro": Avro(registry=Registry(config={"url": url} | AT_ONCE))}
-        engine = lakes.engine([source("l")], l=of_registry)
+        engine = engines.make([source("l")], l=of_registry)
         engine.ingest()
     assert accepted(engine) == [1, 2]
     assert [reason for _, reason in rows(engine, "quarantine/l", "offset", "reason")] == [
@@ -68,20 +68,20 @@ def test_avro_values_of_several_schemas_of_a_registry_are_read(lakes: Lakes, kaf
     ]
     send(kafka, topic, [_encoded(V1, LEFT[6], 1)])
     with pytest.raises(UnreadError, match=r"1 range of offsets could not be read: .*the schema registry cannot be used"):
-        lakes.engine([source("l")], l=of_registry).ingest()
+        engines.make([source("l")], l=of_registry).ingest()
     with registry({1: V1}) as url:
         again = replace(of_registry["avro"], registry=Registry(config={"url": url} | AT_ONCE))
-        engine = lakes.engine([source("l")], l={"options": {"subscribe": topic}, "avro": again})
+        engine = engines.make([source("l")], l={"options": {"subscribe": topic}, "avro": again})
         engine.ingest()
     assert accepted(engine) == [1, 2, 6]
 
 
-def test_records_with_an_unusual_schema_are_quarantined_and_the_others_are_accepted(lakes: Lakes, kafka: Kafka):
+def test_records_with_an_unusual_schema_are_quarantined_and_the_others_are_accepted(engines: TopicEngines, kafka: Kafka):
     topic, schemas = new_topic(kafka, 1), dict(enumerate(UNUSUAL.values(), 10))
     values = [_encoded(V1, LEFT[1], 1), *[_encoded(V1, LEFT[2], schema_id) for schema_id in schemas], _encoded(V1, LEFT[3], 1)]
     send(kafka, topic, values)
     with registry({1: V1, **schemas}, kinds={15: "JSON"}) as url:
-        engine = lakes.engine(
+        engine = engines.make(
             [source("l")], l={"options": {"subscribe": topic}, "avro": Avro(registry=Registry(config={"url": url} | AT_ONCE))}
         )
         engine.ingest()
@@ -102,13 +102,13 @@ def test_records_with_an_unusual_schema_are_quarantined_and_the_others_are_accep
         assert re.fullmatch(pattern, reason, re.DOTALL), reasons
 
 
-def test_tombstones_are_released_and_values_that_are_kept_as_bytes_are_not(lakes: Lakes, kafka: Kafka):
+def test_tombstones_are_released_and_values_that_are_kept_as_bytes_are_not(engines: TopicEngines, kafka: Kafka):
     topic = new_topic(kafka, 1)
     large = RowRule(name="large", condition="v > 5", action="quarantine")
     send(kafka, topic, [_encoded(V1, LEFT[1]), None])
     of = {"l": {"options": {"subscribe": topic}, "avro": Avro(schema=json.dumps(V1))}}
-    lakes.engine([source("l", rules=(large,))], **of).ingest()
-    engine = lakes.engine([source("l")], **of)
+    engines.make([source("l", rules=(large,))], **of).ingest()
+    engine = engines.make([source("l")], **of)
     [released] = engine.ingestion.quarantine.release("l")
     assert released.rows == 2
     engine.ingest()
@@ -121,10 +121,10 @@ def test_tombstones_are_released_and_values_that_are_kept_as_bytes_are_not(lakes
         engine.ingestion.quarantine.release("l")
 
 
-def test_a_value_with_a_union_of_schemas_is_quarantined(lakes: Lakes, kafka: Kafka):
+def test_a_value_with_a_union_of_schemas_is_quarantined(engines: TopicEngines, kafka: Kafka):
     topic = new_topic(kafka, 1)
     send(kafka, topic, [b"\2" + _encoded(V1, LEFT[1])])
-    engine = lakes.engine([source("l")], l={"options": {"subscribe": topic}, "avro": Avro(schema=json.dumps(["null", V1]))})
+    engine = engines.make([source("l")], l={"options": {"subscribe": topic}, "avro": Avro(schema=json.dumps(["null", V1]))})
     [[of_l]] = engine.ingest()
     assert (of_l.accepted, of_l.quarantined) == (0, 1)
     assert rows(engine, "quarantine/l", "reason") == [("malformed: the Avro schema is no record",)]
@@ -152,13 +152,15 @@ def test_a_schema_file_that_spark_cannot_read_is_refused_before_a_record_is_read
     )
 
 
-def test_records_of_rarer_schemas_are_not_called_unknown_and_can_be_sent_again(lakes: Lakes, kafka: Kafka, monkeypatch: pytest.MonkeyPatch):
+def test_records_of_rarer_schemas_are_not_called_unknown_and_can_be_sent_again(
+    engines: TopicEngines, kafka: Kafka, monkeypatch: pytest.MonkeyPatch
+):
     monkeypatch.setattr(avro, "_MOST_SCHEMAS", 1)
     topic = new_topic(kafka, 1)
     send(kafka, topic, [_encoded(V1, LEFT[1], 1), _encoded(V1, LEFT[2], 1), _encoded(V2, LEFT[3], 2, v="3")])
     with registry({1: V1, 2: V2}) as url:
         of_registry = {"options": {"subscribe": topic}, "avro": Avro(registry=Registry(config={"url": url} | AT_ONCE))}
-        engine = lakes.engine([source("l")], l=of_registry)
+        engine = engines.make([source("l")], l=of_registry)
         engine.ingest()
         [(reason,)] = rows(engine, "quarantine/l", "reason")
         assert re.fullmatch(r"malformed: too many Avro schemas: .* send this record again, whose schema id is 2", reason)
@@ -167,10 +169,12 @@ def test_records_of_rarer_schemas_are_not_called_unknown_and_can_be_sent_again(l
     assert accepted(engine) == [1, 2, 3]
 
 
-def test_avro_values_of_one_schema_are_read_and_a_damaged_one_that_names_a_length_of_a_gigabyte_is_quarantined(lakes: Lakes, kafka: Kafka):
+def test_avro_values_of_one_schema_are_read_and_a_damaged_one_that_names_a_length_of_a_gigabyte_is_quarantined(
+    engines: TopicEngines, kafka: Kafka
+):
     topic = new_topic(kafka, 1)
     send(kafka, topic, [_encoded(V2, LEFT[1], v=None), b"", b"\xfe\xff\xff\xff\x07AB", _encoded(V2, LEFT[2], v="2")])
-    engine = lakes.engine([source("l")], l={"options": {"subscribe": topic}, "avro": Avro(schema=json.dumps(V2))})
+    engine = engines.make([source("l")], l={"options": {"subscribe": topic}, "avro": Avro(schema=json.dumps(V2))})
     [[of_l]] = engine.ingest()
     assert (of_l.accepted, of_l.quarantined) == (2, 2)
     assert {value for (value,) in {tuple(r) for r in engine.lake.read(engine.spark, "events/l").select("v").collect()}} == {None, 2}

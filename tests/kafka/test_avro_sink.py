@@ -19,7 +19,7 @@ from tests.conftest import MakeEngine
 from tests.support.kafka import Kafka
 from tests.support.registry import AT_ONCE, registry
 from tests.support.small_sources import Event, join, replay, source
-from tests.support.topics import Lakes, new_topic
+from tests.support.topics import TopicEngines, new_topic
 
 TOP = DerivedAsset(name="top", inputs=("l",), operator=TopN(order_by="v DESC", by="k", rank_end=1))
 
@@ -37,7 +37,7 @@ def _read_with(url: str, topic: str, kafka: Kafka) -> list[tuple[Mapping[str, An
     return [(read(r.key, of[MessageField.KEY]), read(r.value, of[MessageField.VALUE])) for r in kafka.read(topic)]
 
 
-def test_a_table_is_read_back_by_confluents_deserializer_and_by_a_source(make_engine: MakeEngine, lakes: Lakes, kafka: Kafka):
+def test_a_table_is_read_back_by_confluents_deserializer_and_by_a_source(make_engine: MakeEngine, engines: TopicEngines, kafka: Kafka):
     topic, subjects = new_topic(kafka, 1), dict[str, list[int]]()
     engine = make_engine([source("l")], [TOP])
     for batch in ([Event("a", 1, 1), Event("b", 1, 2)], [Event("a", 2, 3)]):
@@ -49,7 +49,7 @@ def test_a_table_is_read_back_by_confluents_deserializer_and_by_a_source(make_en
         found = {key["k"]: value and value["v"] for key, value in _read_with(url, topic, kafka) if key is not None}
         assert found == {"a": 2, "b": 1}
         contract = SourceContract(name="l", schema="k STRING, v INT, ts TIMESTAMP", event_time="ts", future_skew=None)
-        reader = lakes.engine([contract], l={"options": {"subscribe": topic}, "avro": Avro(registry=Registry(config={"url": url}))})
+        reader = engines.make([contract], l={"options": {"subscribe": topic}, "avro": Avro(registry=Registry(config={"url": url}))})
         reader.ingest()
     columns = "k", "v", "ts"
     read = {row.k: tuple(row) for row in reader.lake.read(reader.spark, "events/l").orderBy("arrival").select(*columns).collect()}

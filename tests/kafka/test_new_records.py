@@ -4,13 +4,13 @@ from uuid import uuid4
 
 from tests.support.kafka import Kafka, Record
 from tests.support.small_sources import Event, source
-from tests.support.topics import Lakes
+from tests.support.topics import TopicEngines
 
 
-def test_a_look_finds_records_until_an_ingest_has_read_them(lakes: Lakes, kafka: Kafka) -> None:
+def test_a_look_finds_records_until_an_ingest_has_read_them(engines: TopicEngines, kafka: Kafka) -> None:
     prefix = f"look-{uuid4().hex[:8]}"
     topics = [kafka.create(f"{prefix}-{n}", 2) for n in range(8)]  # so many that an id has a character that Java writes differently
-    engine = lakes.engine([source("l")], l={"options": {"subscribePattern": f"{prefix}-.*", "kafka.isolation.level": "read_committed"}})
+    engine = engines.make([source("l")], l={"options": {"subscribePattern": f"{prefix}-.*", "kafka.isolation.level": "read_committed"}})
     assert engine.ingestion.new_records().ends == {}, "no topic has a record"
     for number, topic in enumerate(topics):
         kafka.produce(topic, [Record(None, Event("k", number, 0).line.encode(), number % 2)])
@@ -25,8 +25,8 @@ def test_a_look_finds_records_until_an_ingest_has_read_them(lakes: Lakes, kafka:
     assert (path.rpartition("@")[0], end) == (f"kafka:{topics[0]}/0", 2)
 
 
-def test_a_topic_that_does_not_exist_has_no_records(lakes: Lakes) -> None:
+def test_a_topic_that_does_not_exist_has_no_records(engines: TopicEngines) -> None:
     topic = f"none-{uuid4().hex[:8]}"
-    engine = lakes.engine([source("l")], l={"options": {"subscribe": topic}})
+    engine = engines.make([source("l")], l={"options": {"subscribe": topic}})
     found = engine.ingestion.new_records()
     assert (found.ends, found.unlisted, found.missing) == ({}, {}, [f"kafka:{topic}"])

@@ -20,13 +20,13 @@ from tests.support.clock import Clock
 from tests.support.kafka import COMPACT_SOON, Kafka
 from tests.support.kills import run_and_die
 from tests.support.small_sources import MINUTE, START, Event, join, land, source
-from tests.support.topics import LEFT, RIGHT, Lakes, accepted, lines, new_topic, rows, send
+from tests.support.topics import LEFT, RIGHT, TopicEngines, accepted, lines, new_topic, rows, send
 
 
-def test_a_pipeline_over_topics_equals_one_over_files(lakes: Lakes, kafka: Kafka, tmp_path: Path):
+def test_a_pipeline_over_topics_equals_one_over_files(engines: TopicEngines, kafka: Kafka, tmp_path: Path):
     left, right = new_topic(kafka, 12), new_topic(kafka, 3)
     tables = [join()]
-    by_topic = lakes.engine(
+    by_topic = engines.make(
         [source("l"), source("r")],
         tables,
         l={"options": {"subscribe": left, "maxOffsetsPerTrigger": "50"}},
@@ -35,7 +35,7 @@ def test_a_pipeline_over_topics_equals_one_over_files(lakes: Lakes, kafka: Kafka
     send(kafka, left, lines(LEFT), partition=lambda n: n % 9)  # three partitions stay empty
     send(kafka, right, lines(RIGHT), partition=lambda n: n % 3)
     made = by_topic.ingest()
-    by_file = Lakes(lakes.spark, tmp_path / "files", kafka.address).engine([source("l"), source("r")], tables)
+    by_file = TopicEngines(engines.spark, tmp_path / "files", kafka.address).make([source("l"), source("r")], tables)
     land(by_file, "l", "l.jsonl", lines(LEFT))
     land(by_file, "r", "r.jsonl", lines(RIGHT))
     by_file.ingest()
@@ -49,25 +49,25 @@ def test_a_pipeline_over_topics_equals_one_over_files(lakes: Lakes, kafka: Kafka
     assert by_topic.ledger.totals("l") == by_file.ledger.totals("l")
 
 
-def test_a_killed_ingest_neither_loses_nor_repeats_records(lakes: Lakes, kafka: Kafka):
+def test_a_killed_ingest_neither_loses_nor_repeats_records(engines: TopicEngines, kafka: Kafka):
     topic = new_topic(kafka, 2)
     options = {"options": {"subscribe": topic}}
     send(kafka, topic, lines(LEFT[:40]))
-    lakes.engine([source("l")], l=options).ingest()
+    engines.make([source("l")], l=options).ingest()
     for number, point in enumerate(("ingest.after_log", "ingest.before_ledger", "ingest.after_ledger")):
         send(kafka, topic, lines(LEFT[40 + 20 * number : 60 + 20 * number]))
-        run_and_die(lakes.engine([source("l")], l=options).ingest, point)
+        run_and_die(engines.make([source("l")], l=options).ingest, point)
         send(kafka, topic, [Event("more", 1_000 + number, 0).line])  # so that the next try reads another range
-    again = lakes.engine([source("l")], l=options)
+    again = engines.make([source("l")], l=options)
     again.ingest()
     assert accepted(again) == [*range(100), 1_000, 1_001, 1_002]
     assert again.ledger.totals("l")["accepted"] == 103
 
 
-def test_a_record_that_cannot_be_parsed_is_quarantined_with_its_position_and_can_be_released(lakes: Lakes, kafka: Kafka):
+def test_a_record_that_cannot_be_parsed_is_quarantined_with_its_position_and_can_be_released(engines: TopicEngines, kafka: Kafka):
     topic = new_topic(kafka, 2)
     send(kafka, topic, [LEFT[0].line, "not json", b"\xff\xfe", None, '{"k": "a", "v": "x", "ts": null}'], partition=lambda _: 1)
-    engine = lakes.engine([source("l")], l={"options": {"subscribe": topic}})
+    engine = engines.make([source("l")], l={"options": {"subscribe": topic}})
     [[of_l]] = engine.ingest()
     assert (of_l.rows_read, of_l.accepted, of_l.quarantined) == (5, 1, 4)
     rejected = rows(engine, "quarantine/l", "offset", "reason", "raw", "path")
@@ -84,21 +84,20 @@ def test_a_record_that_cannot_be_parsed_is_quarantined_with_its_position_and_can
     assert (of_l.rows_read, of_l.quarantined) == (1, 1), "the released row is read from its file, and is as wrong as before"
 
 
-def test_released_records_keep_their_parts_their_line_breaks_and_their_bytes(lakes: Lakes, kafka: Kafka):
+def test_released_records_keep_their_parts_their_line_breaks_and_their_bytes(engines: TopicEngines, kafka: Kafka):
     topic = new_topic(kafka)
     pretty = json.dumps(json.loads(LEFT[1].line), indent=2)
-    parts = {"key": b"the key", "headers": {"trace": b"t2"}, "timestamp": 1_772_000_000_123}
-    send(kafka, topic, [pretty, b"\xff\xfe", None, "no\njson"], **parts)
+    send(kafka, topic, [pretty, b"\xff\xfe", None, "no\njson"], key=b"the key", headers={"trace": b"t2"}, timestamp=1_772_000_000_123)
     schema = "v INT, ts TIMESTAMP, key STRING, trace STRING, other STRING, sent TIMESTAMP, at BIGINT"
     contract = SourceContract(
         name="l", schema=schema, event_time="ts", future_skew=None, rules=(RowRule(name="large", condition="v > 5", action="quarantine"),)
     )
     columns = {"key": "key", "trace": "headers.trace", "other": "headers.x", "sent": "timestamp", "at": "offset"}
     of = {"l": {"options": {"subscribe": topic}, "columns": columns}}
-    engine = lakes.engine([contract], **of)
+    engine = engines.make([contract], **of)
     assert [of_l.quarantined for [of_l] in engine.ingest()] == [4]
     before = rows(engine, "quarantine/l", "reason", "raw", "record")
-    corrected = lakes.engine([replace(contract, rules=())], **of)
+    corrected = engines.make([replace(contract, rules=())], **of)
     [released] = corrected.ingestion.quarantine.release("l")
     assert released.rows == 4
     [[of_l]] = corrected.ingest()
@@ -109,13 +108,13 @@ def test_released_records_keep_their_parts_their_line_breaks_and_their_bytes(lak
     assert again == [row for row in before if not row[0].startswith("rule")]
 
 
-def test_a_record_whose_key_or_header_is_not_text_cannot_be_released(lakes: Lakes, kafka: Kafka):
+def test_a_record_whose_key_or_header_is_not_text_cannot_be_released(engines: TopicEngines, kafka: Kafka):
     topic = new_topic(kafka)
     send(kafka, topic, [LEFT[0].line], key=b"\xff")
     send(kafka, topic, [b"\xfe"], key=b"text", headers={"trace": b"\xff"})
     send(kafka, topic, ["hex:41", b"\xfe"], key=b"text")
     contract = SourceContract(name="l", schema="v INT, ts TIMESTAMP, key STRING, trace STRING", event_time="ts", future_skew=None)
-    engine = lakes.engine([contract], l={"options": {"subscribe": topic}, "columns": {"key": "key", "trace": "headers.trace"}})
+    engine = engines.make([contract], l={"options": {"subscribe": topic}, "columns": {"key": "key", "trace": "headers.trace"}})
     engine.ingest()
     reasons = [
         "malformed: key is not UTF-8",
@@ -136,7 +135,7 @@ def test_a_record_whose_key_or_header_is_not_text_cannot_be_released(lakes: Lake
     assert [reason for _, reason in rows(engine, "quarantine/l", "seq", "reason")][4:] == sorted(reasons[2:])
 
 
-def test_parts_of_a_record_are_columns(lakes: Lakes, kafka: Kafka):
+def test_parts_of_a_record_are_columns(engines: TopicEngines, kafka: Kafka):
     topic = new_topic(kafka, 3)
     send(kafka, topic, [LEFT[0].line], partition=lambda _: 2, key=b"the key", headers={"trace": b"t2"})
     contract = SourceContract(
@@ -146,36 +145,36 @@ def test_parts_of_a_record_are_columns(lakes: Lakes, kafka: Kafka):
         future_skew=None,
     )
     columns = {"key": "key", "part": "partition", "at": "offset", "trace": "headers.trace", "other": "headers.x", "sent": "timestamp"}
-    engine = lakes.engine([contract], l={"options": {"subscribe": topic}, "columns": columns})
+    engine = engines.make([contract], l={"options": {"subscribe": topic}, "columns": columns})
     engine.ingest()
     found = engine.lake.read(engine.spark, "events/l").withColumn("is_recent", F.col("sent") > F.now() - F.expr("INTERVAL 1 HOUR"))
     [row] = found.collect()
     assert (row.v, row.key, row.part, row.at, row.trace, row.other, row.is_recent) == (0, "the key", 2, 0, "t2", None, True)
 
 
-def test_records_are_ingested_after_a_broker_did_not_answer_and_none_is_quarantined(lakes: Lakes, kafka: Kafka):
+def test_records_are_ingested_after_a_broker_did_not_answer_and_none_is_quarantined(engines: TopicEngines, kafka: Kafka):
     """One engine has an address at which no broker listens, as if its broker had ended. `test_soak.py` kills a broker during a stream."""
     topic = new_topic(kafka)
     send(kafka, topic, lines(LEFT[:10]))
     options = {"subscribe": topic}
-    lakes.engine([source("l")], l={"options": options}).ingest()
+    engines.make([source("l")], l={"options": options}).ingest()
     send(kafka, topic, lines(LEFT[10:20]))
     quick = {"kafka.default.api.timeout.ms": "1500", "kafka.request.timeout.ms": "1000"}
     with socket.socket() as silent:
         silent.bind((HOST, 0))  # bound, so that nothing else listens there
         address = f"{HOST}:{silent.getsockname()[1]}"
-        unanswered = lakes.engine([source("l")], l={"options": {**options, **quick, "kafka.bootstrap.servers": address}})
+        unanswered = engines.make([source("l")], l={"options": {**options, **quick, "kafka.bootstrap.servers": address}})
         with pytest.raises(
             UnreadError, match=rf"kafka:{topic} cannot be listed: Timeout.*the ledger does not record it: the next ingest tries"
         ):
             unanswered.ingest()
-    engine = lakes.engine([source("l")], l={"options": options})
+    engine = engines.make([source("l")], l={"options": options})
     engine.ingest()
     assert accepted(engine) == [*range(20)]
     assert engine.ledger.totals("l")["quarantined"] == 0
 
 
-def test_gaps_of_transactions_and_compaction_are_no_loss(lakes: Lakes, kafka: Kafka):
+def test_gaps_of_transactions_and_compaction_are_no_loss(engines: TopicEngines, kafka: Kafka):
     topic = new_topic(kafka, 1, COMPACT_SOON)
     producer = Producer({"bootstrap.servers": kafka.address, "transactional.id": topic})
     producer.init_transactions()
@@ -190,7 +189,7 @@ def test_gaps_of_transactions_and_compaction_are_no_loss(lakes: Lakes, kafka: Ka
         assert time() < deadline, f"{len(before)} records are left after a minute"
         sleep(0.2)
     options = {"subscribe": topic, "kafka.isolation.level": "read_committed", "maxOffsetsPerTrigger": "7"}
-    engine = lakes.engine([source("l")], l={"options": options})
+    engine = engines.make([source("l")], l={"options": options})
     engine.ingest()
     held = accepted(engine)[:-1]
     assert set(held).isdisjoint({4, 9, 14, 19}), "aborted records are not read"
@@ -201,7 +200,7 @@ def test_gaps_of_transactions_and_compaction_are_no_loss(lakes: Lakes, kafka: Ka
     assert accepted(engine) == [*held, 25, 30]
 
 
-def test_committed_records_are_read_up_to_an_open_transaction(lakes: Lakes, kafka: Kafka):
+def test_committed_records_are_read_up_to_an_open_transaction(engines: TopicEngines, kafka: Kafka):
     topic = new_topic(kafka, 1)
     options = {"subscribe": topic, "kafka.isolation.level": "read_committed"}
     producer = Producer({"bootstrap.servers": kafka.address, "transactional.id": topic})
@@ -211,35 +210,35 @@ def test_committed_records_are_read_up_to_an_open_transaction(lakes: Lakes, kafk
     producer.produce(topic, LEFT[3].line)
     producer.flush()
     send(kafka, topic, lines(LEFT[4:6]))
-    engine = lakes.engine([source("l")], l={"options": options})
+    engine = engines.make([source("l")], l={"options": options})
     engine.ingest()
     assert accepted(engine) == [0, 1, 2]
     assert engine.ingest() == [], "the open transaction is no loss"
     producer.commit_transaction()
-    lakes.engine([source("l")], l={"options": options}).ingest()
+    engines.make([source("l")], l={"options": options}).ingest()
     assert accepted(engine) == [0, 1, 2, 3, 4, 5]
 
 
-def test_a_source_that_has_read_uncommitted_records_can_change_to_committed_ones(lakes: Lakes, kafka: Kafka):
+def test_a_source_that_has_read_uncommitted_records_can_change_to_committed_ones(engines: TopicEngines, kafka: Kafka):
     topic = new_topic(kafka, 1)
     producer = Producer({"bootstrap.servers": kafka.address, "transactional.id": topic})
     producer.init_transactions()
     producer.begin_transaction()
     producer.produce(topic, LEFT[0].line)
     producer.flush()
-    lakes.engine([source("l")], l={"options": {"subscribe": topic}}).ingest()
+    engines.make([source("l")], l={"options": {"subscribe": topic}}).ingest()
     committed = {"options": {"subscribe": topic, "kafka.isolation.level": "read_committed"}}
-    engine = lakes.engine([source("l")], l=committed)
+    engine = engines.make([source("l")], l=committed)
     assert engine.ingest() == []
     producer.commit_transaction()
     send(kafka, topic, [LEFT[1].line])
-    lakes.engine([source("l")], l=committed).ingest()
+    engines.make([source("l")], l=committed).ingest()
     assert accepted(engine) == [0, 1]
 
 
-def test_a_partition_that_is_behind_holds_the_watermark_back_until_it_is_idle(lakes: Lakes, kafka: Kafka):
+def test_a_partition_that_is_behind_holds_the_watermark_back_until_it_is_idle(engines: TopicEngines, kafka: Kafka):
     topic, clock = new_topic(kafka, 3), Clock()
-    engine = lakes.engine([source("l", idle_timeout="10 minutes")], clock=clock, l={"options": {"subscribe": topic}})
+    engine = engines.make([source("l", idle_timeout="10 minutes")], clock=clock, l={"options": {"subscribe": topic}})
 
     def watermark() -> int | None:
         mark = engine.ledger.newest_rows()["l"].watermark
@@ -256,9 +255,9 @@ def test_a_partition_that_is_behind_holds_the_watermark_back_until_it_is_idle(la
     assert len(engine.ledger.newest_rows()["l"].partitions) == 2
 
 
-def test_a_partition_becomes_idle_by_the_wall_clock_after_the_clock_was_ahead(lakes: Lakes, kafka: Kafka):
+def test_a_partition_becomes_idle_by_the_wall_clock_after_the_clock_was_ahead(engines: TopicEngines, kafka: Kafka):
     topic, clock = new_topic(kafka, 2), Clock()
-    engine = lakes.engine([source("l", idle_timeout="10 minutes")], clock=clock, l={"options": {"subscribe": topic}})
+    engine = engines.make([source("l", idle_timeout="10 minutes")], clock=clock, l={"options": {"subscribe": topic}})
     send(kafka, topic, [Event("a", 1, 60 * MINUTE).line], partition=lambda _: 0)
     send(kafka, topic, [Event("b", 2, 10 * MINUTE).line], partition=lambda _: 1)
     clock.now += 365 * 24 * 60 * MINUTE
@@ -273,26 +272,26 @@ def test_a_partition_becomes_idle_by_the_wall_clock_after_the_clock_was_ahead(la
     assert watermarks == [10 * MINUTE - MINUTE - 1, 10 * MINUTE - MINUTE - 1, 72 * MINUTE - MINUTE - 1]
 
 
-def test_a_source_that_goes_on_with_files_after_its_topic_was_removed_has_their_watermark(lakes: Lakes, kafka: Kafka):
+def test_a_source_that_goes_on_with_files_after_its_topic_was_removed_has_their_watermark(engines: TopicEngines, kafka: Kafka):
     """Otherwise the partitions in the ledger would hold the watermark back for ever, since the source has no idle timeout."""
     topic, clock = new_topic(kafka, 2), Clock()
-    both = lakes.engine([source("l")], clock=clock, l={"options": {"subscribe": topic}})
+    both = engines.make([source("l")], clock=clock, l={"options": {"subscribe": topic}})
     send(kafka, topic, [Event("a", 1, 60 * MINUTE).line, Event("b", 2, 50 * MINUTE).line], partition=lambda n: n)
     land(both, "l", "old.jsonl", [Event("c", 3, 10 * MINUTE).line])
     marks = [_watermark(both)]
     land(both, "l", "new.jsonl", [Event("c", 4, 90 * MINUTE).line])
     marks.append(_watermark(both))
     land(both, "l", "newer.jsonl", [Event("c", 5, 91 * MINUTE).line])
-    files_only = lakes.engine([source("l")], clock=clock)
+    files_only = engines.make([source("l")], clock=clock)
     marks.append(_watermark(files_only))
     assert marks == [50 * MINUTE, 50 * MINUTE, 91 * MINUTE], "files do not hold the watermark back; the topic does while it is read"
     assert files_only.ledger.newest_rows()["l"].partitions == ()
     assert accepted(files_only) == [1, 2, 3, 4, 5]
 
 
-def test_a_backlog_of_files_beside_a_topic_is_not_late(lakes: Lakes, kafka: Kafka):
+def test_a_backlog_of_files_beside_a_topic_is_not_late(engines: TopicEngines, kafka: Kafka):
     topic = new_topic(kafka, 2)
-    engine = replace(lakes.engine([source("l")], l={"options": {"subscribe": topic}}), max_files=1)
+    engine = replace(engines.make([source("l")], l={"options": {"subscribe": topic}}), max_files=1)
     send(kafka, topic, [Event("a", 1, 60 * MINUTE).line, Event("b", 2, 50 * MINUTE).line], partition=lambda n: n)
     for n in range(3):
         file = land(engine, "l", f"{n}.jsonl", [Event("c", 3 + n, n * 10 * MINUTE).line])

@@ -1,4 +1,4 @@
-"""Engines whose sources read topics of a broker."""
+"""Engines whose sources read topics of a broker, and helpers that send records and read tables."""
 
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -9,9 +9,9 @@ from pyspark.sql import SparkSession
 
 from assets.contracts import DerivedAsset, SourceContract
 from platform_defs.engine import Engine
+from platform_defs.engine.engine import wall_clock
 from platform_defs.engine.formats.kafka_options import Topics
 from platform_defs.engine.lake.tables import Lake
-from tests.support.clock import Clock
 from tests.support.kafka import Kafka, Record
 from tests.support.small_sources import MINUTE, Event
 
@@ -20,7 +20,7 @@ RIGHT = [Event(f"k{n % 5}", n, n * MINUTE // 2 + 500) for n in range(90)]
 
 
 def new_topic(kafka: Kafka, partitions: int = 1, config: Mapping[str, str] | None = None) -> str:
-    """A new topic."""
+    """Create a topic with a unique name; returns the name."""
     return kafka.create(f"topic-{uuid4().hex[:12]}", partitions, config)
 
 
@@ -29,29 +29,47 @@ def send(
     topic: str,
     values: Sequence[str | bytes | None],
     partition: Callable[[int], int] = lambda _: -1,
-    **parts: Any,
+    key: bytes | None = None,
+    **fields: Any,
 ) -> None:
-    """Write records; `partition` chooses the partition of the nth."""
+    """Send records. `partition(n)` is the partition of record n, -1 for any; all records have the key and the other fields of `Record`."""
     encoded = [value.encode() if isinstance(value, str) else value for value in values]
-    kafka.produce(topic, [Record(value=value, partition=partition(n), **{"key": None, **parts}) for n, value in enumerate(encoded)])
+    kafka.produce(topic, [Record(key, value, partition(n), **fields) for n, value in enumerate(encoded)])
 
 
-class Lakes:
+class TopicEngines:
     """Makes engines that read topics, all on one lake; each engine stands for a new process."""
 
     def __init__(self, spark: SparkSession, folder: Path, address: str) -> None:
         self.spark, self.folder, self.address = spark, folder, address
 
-    def engine(
-        self, sources: Sequence[SourceContract], tables: Sequence[DerivedAsset] = (), clock: Clock | None = None, **of: dict[str, Any]
+    def make(
+        self,
+        sources: Sequence[SourceContract],
+        tables: Sequence[DerivedAsset] = (),
+        clock: Callable[[], int] = wall_clock,
+        **fields_by_source: dict[str, Any],
     ) -> Engine:
-        """An engine whose sources read topics, given as fields of `Topics` by source."""
-        servers = {"kafka.bootstrap.servers": self.address}
-        topics = {name: Topics(**{**parts, "options": {**servers, **parts["options"]}}) for name, parts in of.items()}
-        named = {s.name: s for s in sources}, {t.name: t for t in tables}
-        folders = {s.name: str(self.folder / "landing" / s.name) for s in sources}
-        clocked = {"clock": clock} if clock else {}
-        return Engine(Lake(str(self.folder / "lake")), *named, lambda: self.spark, folders=folders, topics=topics, **clocked)
+        """An engine whose sources read folders and topics.
+
+        Args:
+            sources: the sources.
+            tables: the tables.
+            clock: the wall clock.
+            fields_by_source: the fields of each source's `Topics`, without the broker's address.
+        """
+        return Engine(
+            lake=Lake(str(self.folder / "lake")),
+            sources={source.name: source for source in sources},
+            assets={table.name: table for table in tables},
+            connect=lambda: self.spark,
+            clock=clock,
+            folders={source.name: str(self.folder / "landing" / source.name) for source in sources},
+            topics={name: self._topics(**fields) for name, fields in fields_by_source.items()},
+        )
+
+    def _topics(self, options: Mapping[str, str], **fields: Any) -> Topics:
+        return Topics(options={"kafka.bootstrap.servers": self.address, **options}, **fields)
 
 
 def rows(engine: Engine, table: str, *columns: str) -> list[tuple[Any, ...]]:
