@@ -14,7 +14,7 @@ from operators import Cumulative, IntervalJoin, Sliding, Tumbling, WindowedAggre
 from operators.timing import ClosedRange
 from platform_defs.engine import Engine, faults
 from platform_defs.engine.advance.closed_ranges import ClosedRanges
-from platform_defs.engine.advance.running_queries import FOLDER, QueryError, RunningQuery
+from platform_defs.engine.advance.running_queries import FOLDER, RunningQuery, RunningQueryError
 from tests.conftest import MakeEngine
 from tests.support.json_rows import json_rows_of
 from tests.support.small_sources import MINUTE, Event, law_violations, replay, source
@@ -137,7 +137,7 @@ def test_a_query_that_has_ended_or_was_not_fed_a_step_is_started_again(make: Any
     query._query.stop()
     replay(engine, [next(batches)])
     with pytest.raises(
-        QueryError, match=r"has the watermark none instead of .*; nothing was committed, and the next step starts the query"
+        RunningQueryError, match=r"has the watermark none instead of .*; nothing was committed, and the next step starts the query"
     ):
         _step(engine)
     _step(engine)

@@ -51,11 +51,11 @@ _SETTINGS = {
 }
 
 
-class QueryError(TidemarkError, RuntimeError):
+class RunningQueryError(TidemarkError, RuntimeError):
     """The streaming query of a table has failed, or has not done what a step needs."""
 
     @classmethod
-    def dropped(cls, table: str, rows: int) -> "QueryError":
+    def dropped(cls, table: str, rows: int) -> "RunningQueryError":
         """Spark dropped rows that are not late."""
         return cls(
             f"Spark's query of table {table!r} dropped {rows} rows that are on time; nothing was committed, and the next step starts the "
@@ -63,7 +63,7 @@ class QueryError(TidemarkError, RuntimeError):
         )
 
     @classmethod
-    def behind(cls, table: str, reached: str, required: str) -> "QueryError":
+    def behind(cls, table: str, reached: str, required: str) -> "RunningQueryError":
         """The query has ended, or has not reached the watermark that it was given."""
         return cls(
             f"Spark's query of table {table!r} has the watermark {reached} instead of {required}; nothing was committed, and the next step "
@@ -71,7 +71,7 @@ class QueryError(TidemarkError, RuntimeError):
         )
 
     @classmethod
-    def refused(cls, table: str, error: object) -> "QueryError":
+    def refused(cls, table: str, error: object) -> "RunningQueryError":
         """Spark refuses the query's plan."""
         first_line = "".join(str(error).strip().splitlines()[:1]).rstrip(";")
         return cls(
@@ -112,7 +112,7 @@ class RunningQuery:
             closing: the range.
 
         Raises:
-            QueryError: Spark refuses the query, or the query has ended, has dropped a row, or has not reached the watermark.
+            RunningQueryError: Spark refuses the query, or the query has ended, has dropped a row, or has not reached the watermark.
         """
         self._feed(frames, watermark := self._operator.query_watermark(closing.upto))
         query = self._query or self._start()
@@ -156,7 +156,7 @@ class RunningQuery:
         try:
             self._query = writer.option("checkpointLocation", self._path("checkpoint")).start(self._path("output"))
         except AnalysisException as error:
-            raise QueryError.refused(self._asset.name, error) from error
+            raise RunningQueryError.refused(self._asset.name, error) from error
         return self._query
 
     def _stream(self, source: DataFrame, index: int) -> DataFrame:
@@ -169,14 +169,14 @@ class RunningQuery:
         return source.where(F.greatest(is_own, F.spark_partition_id() < 0)).select(f"{_column(index)}.*")
 
     def _require_all(self, query: StreamingQuery, watermark: int) -> None:
-        """Raise `QueryError` if Spark dropped a row since the last step, or has not reached the watermark: the state is then wrong."""
+        """Raise `RunningQueryError` if Spark dropped a row since the last step, or has not reached the watermark: its state is wrong."""
         batches = [batch for batch in query.recentProgress if batch.batchId > self._last_batch]
         self._last_batch = max([self._last_batch, *[batch.batchId for batch in batches]])
         if dropped := sum(state.numRowsDroppedByWatermark for batch in batches for state in batch.stateOperators):
-            raise QueryError.dropped(self._asset.name, dropped)
+            raise RunningQueryError.dropped(self._asset.name, dropped)
         reached = max((str(batch.eventTime.get("watermark")) for batch in batches), default="none")
         if reached != (required := moment(watermark).isoformat(timespec="milliseconds").replace("+00:00", "Z")):
-            raise QueryError.behind(self._asset.name, reached, required)
+            raise RunningQueryError.behind(self._asset.name, reached, required)
 
     def _new_results(self) -> DataFrame:
         """The results since the last step, and the earlier ones that were not final at that step. They are computed once."""

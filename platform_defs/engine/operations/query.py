@@ -61,7 +61,8 @@ class _Table:
 
     Args:
         path: its path in the lake.
-        last_batch: for an event log or a quarantine, the newest committed batch; later rows are uncommitted.
+        last_batch: for an event log or a quarantine, the newest batch that has rows of it, 0 for none: rows with a later `seq` are
+            uncommitted. None for other tables, all of whose rows are committed.
     """
 
     path: str
@@ -99,8 +100,9 @@ class Query:
             LakeError: a data file of a table is missing or damaged, or the store does not answer.
         """
         _require_query(sql)
-        rows, words = list[dict[str, Any]](), {*re.findall(r"\w+", sql)}
-        tables = {name: table for name, table in self._tables().items() if name in words}
+        rows = list[dict[str, Any]]()
+        words = {*re.findall(r"\w+", sql)}
+        tables = {name: table for name, table in self._tables().items() if name in words}  # only these are opened
         try:
             with naming_lost_files(self.lake, [table.path for table in tables.values()]):
                 for batch in self._batches(sql, tables):
@@ -134,14 +136,18 @@ class Query:
         yield from result
 
     def _fail(self, error: Exception) -> NoReturn:
-        existing: list[str] = []
-        for name, table in self._tables().items():
-            with suppress(TidemarkError):
-                existing += [name] if self.lake.exists(table.path) else []
+        tables = self._tables()
         missing = _NOT_FOUND.search(str(error))
-        if missing is not None and missing[1] in self._tables():
+        if missing is not None and missing[1] in tables:
             raise QueryError.no_rows(missing[1], self._command(missing[1])) from error
+        existing = [name for name, table in tables.items() if self._exists(table)]
         raise QueryError.failed(error, existing) from error
+
+    def _exists(self, table: _Table) -> bool:
+        """Whether a table exists; False too if that is not known, because its Delta log cannot be read."""
+        with suppress(TidemarkError):
+            return self.lake.exists(table.path)
+        return False
 
     def _command(self, name: str) -> str | None:
         """The command that makes a table; None for a quarantine or a changelog, which may stay without rows."""
