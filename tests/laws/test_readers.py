@@ -55,11 +55,16 @@ def _lines(content: bytes, blanks: bytes = BLANKS) -> list[bytes]:
 
 
 def _csv_rows(content: bytes, options: dict[str, str]) -> int:
-    """The number of rows of a CSV file: its lines, less the header if it has the contract's columns."""
-    sep = CsvStyle.of(options).sep
-    found = _lines(content, bytes(b for b in BLANKS if chr(b) not in sep))
+    """The number of rows of a CSV file: its lines that are no comments, less the header if it has the contract's columns."""
+    sep, comment = CsvStyle.of(options).sep, options.get("comment")
+
+    def is_comment(line: str) -> bool:
+        return comment is not None and line.lstrip("\ufeff").startswith(comment)
+
+    lines = _lines(content, bytes(b for b in BLANKS if chr(b) not in sep))
+    found = [line for line in lines if not is_comment(line.decode("utf-8", "replace"))]
     text = re.split(r"[\r\n]+", content.decode("utf-8", "replace").removeprefix("\ufeff"))
-    header = next((line for line in text if line.strip()), "")
+    header = next((line for line in text if line.strip() and not is_comment(line)), "")
     names = [n.lower() for n in CsvStyle.of(options).fields(header)]
     is_complete = set(ROW.fieldNames()) <= set(names) and len(set(names)) == len(names)
     return len(found) - (is_complete and any(line.removeprefix(b"\xef\xbb\xbf") == header.encode() for line in found))
