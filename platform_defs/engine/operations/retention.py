@@ -215,11 +215,8 @@ class LogRetention:
         if before < removed_so_far.before:
             return None
         batches = self._batches(before, limit.upto)
-        counts = (
-            self._counts(before, limit.upto)
-            if any(removed_so_far.remaining_rows(seq, rows, last) for seq, rows, _, last in batches)
-            else {}
-        )
+        has_rows = any(removed_so_far.remaining_rows(seq, rows, last) for seq, rows, _, last in batches)
+        counts = self._counts(before, limit.upto) if has_rows else {}
         if not counts:
             return None
         removed_by_batch = dict[int, int]()

@@ -95,9 +95,9 @@ def test_a_folder_of_the_lake_is_refused(make_engine: MakeEngine, below: str) ->
 
 
 @pytest.mark.parametrize("character", list("%|^"))
-def test_the_error_of_a_folder_that_spark_reads_differently_names_the_parameter(tmp_path: Path, character: str) -> None:
+def test_the_error_of_a_folder_with_a_character_that_deltalake_cannot_read_names_the_parameter(tmp_path: Path, character: str) -> None:
     with pytest.raises(
-        PublishError, match=r"`folder` is '.*'; legal: a folder whose whole path has none of % \| \^ in it.* rename the folder"
+        PublishError, match=r"`folder` is '.*'; legal: a folder whose whole path has none of the characters % \| \^, .*; rename the folder"
     ):
         _target(Lake(str(tmp_path / "lake")), str(tmp_path / f"a{character}b"))
 
