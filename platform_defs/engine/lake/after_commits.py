@@ -58,7 +58,8 @@ class TablesMaintainedAfterCommits(ReadTables, MaintainedTables):
     def _after_commit(self, spark: SparkSession, table: str, committed: Committed | None = None) -> None:
         """Compact small files, or merge tiny ones, if there are many.
 
-        Every `CHECKPOINT_EVERY` versions, write a checkpoint and delete old commits, unless one may have metadata that is still needed.
+        At each version that is a multiple of `CHECKPOINT_EVERY`, and at the version after it, write a checkpoint and delete old commits,
+        unless one may have metadata that is still needed.
 
         The post-commit hooks of Delta and deltalake cost more. Delta's checkpoints are Spark jobs, whose code takes seconds to compile, and
         Delta compacts after each process's first commit to a table, even if there are few files. The hooks of deltalake list the whole log
@@ -86,7 +87,7 @@ class TablesMaintainedAfterCommits(ReadTables, MaintainedTables):
             version, sizes, delta = committed.version, committed.file_sizes(), committed.unchanged
         has_tiny_files = sum(size < compaction.TINY_BYTES for size in sizes) >= compaction.MANY_TINY_FILES
         is_mergeable = has_tiny_files and delta is not None and can_merge(delta, self.path(table))
-        del delta  # otherwise the opened table could not be brought up to date
+        del delta  # so that it can be brought up to date after a merge; if the writer still has it, the table is opened again
         if sum(size < SMALL_BYTES for size in sizes) >= compaction.MANY_FILES:
             point("lake.before_compact")
             with suppress(*CONFLICTS):
@@ -96,7 +97,9 @@ class TablesMaintainedAfterCommits(ReadTables, MaintainedTables):
         elif is_mergeable:
             version += self._merge_tiny_files(table)
         every = compaction.CHECKPOINT_EVERY
-        has_many_commits = version >= every and version % every < 2  # a compaction takes one version
+        # A compaction may have followed the commit whose version is the multiple; or a commit without maintenance, such as that of a new
+        # column, may have that version.
+        has_many_commits = version >= every and version % every < 2
         if has_many_commits and (newest := self.delta_for_reading(table)) is not None:
             write_checkpoint(newest, delete_old_commits=committed is None or committed.has_metadata)
 

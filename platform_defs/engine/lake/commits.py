@@ -127,7 +127,7 @@ def create(
         number: the step's number; see `commit_files`.
 
     Raises:
-        DeltaError, OSError: the store failed.
+        DeltaError, OSError, LakeError: see `commit_once`.
     """
     try:
         create_table_with_add_actions(
@@ -140,10 +140,13 @@ def create(
             **commit_options(metadata, number),
         )
     except (DeltaError, OSError):
-        if not DeltaTable.is_deltatable(path, storage_options):
-            raise
-        table = DeltaTable(path, storage_options=storage_options)
-        return None if is_committed(table, -1, metadata["id"]) else table
+        try:
+            if DeltaTable.is_deltatable(path, storage_options):
+                table = DeltaTable(path, storage_options=storage_options)
+                return None if is_committed(table, -1, metadata["id"]) else table
+        except (DeltaError, OSError) as error:
+            raise LakeError.not_known(path.removeprefix("file://").rstrip("/"), error) from error
+        raise
     return None
 
 
@@ -275,7 +278,7 @@ def write_checkpoint(delta: DeltaTable, *, delete_old_commits: bool = True) -> N
 
 
 def metadata_of(info: Mapping[str, Any]) -> dict[str, Any]:
-    """The metadata of a commit that Tidemark made; empty for any other."""
+    """The metadata of a commit; empty if it is not a JSON object, as the metadata of Tidemark's commits is."""
     try:
         metadata = json.loads(info.get("userMetadata") or "{}")
     except ValueError:

@@ -46,7 +46,7 @@ TINY_BYTES = 512 * 1024
 MANY_TINY_FILES = 8
 """After a commit, the files of a table below `TINY_BYTES` are merged if there are this many."""
 CHECKPOINT_EVERY = 20
-"""After this many commits, a table gets a checkpoint."""
+"""A table gets a checkpoint at each version that is a multiple of this, and at the version after it; see `after_commits`."""
 _RETENTION_CONF = "spark.databricks.delta.retentionDurationCheck.enabled"
 
 

@@ -144,7 +144,7 @@ class WrittenTables(TablesMaintainedAfterCommits):
             deletion_vectors: whether a new table uses deletion vectors, so that a delete does not rewrite files.
 
         Raises:
-            LakeError: the table has a commit of this step or a later one, or another writer has committed.
+            LakeError: the table has a commit of this step or a later one, or another writer has committed. Or the outcome is not known.
             DeltaError, OSError: nothing was committed: the store failed, or deltalake refused the commit.
         """
         self.check_leases()

@@ -42,6 +42,55 @@ def test_a_failed_commit_is_not_called_another_writer(lake: Lake, monkeypatch: p
         CHANGES[change](lake, seen)
 
 
+def _create(lake: Lake) -> DeltaTable | None:
+    return commits.create(lake.path("t"), StructType().add("a", LongType()), [], {"id": "own"}, {})
+
+
+def _fail(*_: object, **__: object) -> None:
+    raise OSError("Generic S3 error: 503 Service Unavailable")
+
+
+@pytest.mark.parametrize("answer", ANSWERS.values(), ids=ANSWERS)
+@pytest.mark.parametrize("reading", ["is_deltatable", "the log", None])
+def test_a_creation_whose_answer_was_lost_is_found_if_the_log_can_be_read(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, answer: Exception, reading: str | None
+) -> None:
+    create = commits.create_table_with_add_actions
+
+    def lose(*args: Any, **more: Any) -> None:
+        create(*args, **more)
+        raise answer
+
+    with monkeypatch.context() as patch:
+        patch.setattr(commits, "create_table_with_add_actions", lose)
+        if reading == "is_deltatable":
+            patch.setattr(DeltaTable, "is_deltatable", _fail)
+        elif reading == "the log":
+            patch.setattr(commits, "is_committed", _fail)
+        if reading is None:
+            assert _create(lake) is None
+        else:
+            with pytest.raises(LakeError, match=r"this process's commit to .*/t succeeded is not known: .*503 Service Unavailable\)"):
+                _create(lake)
+    assert lake.version("t") == 0
+
+
+@pytest.mark.parametrize("answer", ANSWERS.values(), ids=ANSWERS)
+def test_a_creation_that_failed_is_not_called_unknown_or_another_writer(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch, answer: Exception
+) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise answer
+
+    monkeypatch.setattr(commits, "create_table_with_add_actions", fail)
+    with pytest.raises(type(answer), match=str(answer)):
+        _create(lake)
+    lake.append_small(ROWS, "t", {"m": 0})
+    other = _create(lake)
+    assert other is not None
+    assert other.version() == 0
+
+
 @pytest.mark.parametrize("answer", ANSWERS.values(), ids=ANSWERS)
 def test_properties_whose_answer_was_lost_are_found(lake: Lake, monkeypatch: pytest.MonkeyPatch, answer: Exception) -> None:
     lake.append_small(ROWS, "t")
