@@ -15,6 +15,16 @@ def _check_names(parameter: str, names: object) -> None:
         raise OperatorError.bad_value(parameter, values, "a tuple of names of columns, such as ('k',)")
 
 
+def _is_list(value: object) -> bool:
+    """Whether a value is a sequence; a text is not."""
+    return isinstance(value, Sequence) and not isinstance(value, str)
+
+
+def _is_length(value: object) -> bool:
+    """Whether a value is a length of time: whole milliseconds of at least 0."""
+    return is_whole(value) and value >= 0
+
+
 class Reads:
     """What a step must read. The values here are the defaults of its subclasses.
 
@@ -65,7 +75,8 @@ class Reads:
         if self.is_by_arrival(index):
             return None, None
         lookback = self.lookback_of(index)
-        return None if after is None or lookback is None else after - lookback, upto
+        first = None if after is None or lookback is None else after - lookback
+        return first, upto
 
     def wait_of(self, index: int) -> int:
         """How long after its event time a row of input `index` may be pending, in ms of the watermark."""
@@ -102,8 +113,8 @@ class ByTimeRange(Reads):
             batch, whatever their event times. No row of them is late, and the watermark does not wait for them. They must be sources.
 
     Raises:
-        OperatorError: `lookback` is not a list of numbers and None; or an input that is not in `versions` is read from its beginning, or
-            is looked up by arrival.
+        OperatorError: a time is not a number of ms of at least 0; `versions` or `by_arrival` is not a list of indexes of inputs; or an
+            input that is not in `versions` is read from its beginning, or is looked up by arrival.
     """
 
     closes_ranges: ClassVar[bool] = True
@@ -117,10 +128,16 @@ class ByTimeRange(Reads):
     by_arrival: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
-        lookback: object = self.lookback
-        is_list = isinstance(lookback, Sequence) and not isinstance(lookback, str)  # pyright: ignore[reportUnnecessaryIsInstance]
-        if not is_list or not all(value is None or is_whole(value) for value in cast(Sequence[object], lookback)):
-            raise OperatorError.bad_value("lookback", self.lookback, "a number of ms, or None, for each input, such as (1000,)")
+        if not _is_list(self.lookback) or not all(value is None or _is_length(value) for value in self.lookback):
+            legal = "a number of ms of at least 0, or None, for each input, such as (1000,)"
+            raise OperatorError.bad_value("lookback", self.lookback, legal)
+        for parameter, length in (("watermark_delay", self.watermark_delay), ("lateness", self.lateness)):
+            if not _is_length(length):
+                raise OperatorError.bad_value(parameter, length, "a number of ms of at least 0")
+        for parameter, indexes in (("versions", self.versions), ("by_arrival", self.by_arrival)):
+            if not _is_list(indexes) or not all(is_whole(index) and 0 <= index < len(self.lookback) for index in indexes):
+                legal = f"a tuple of indexes of inputs; `lookback` has {len(self.lookback)}, and the first has the index 0"
+                raise OperatorError.bad_value(parameter, indexes, legal)
         endless = [index for index, lookback in enumerate(self.lookback) if lookback is None and index not in self.versions]
         if endless:
             legal = f"a number of ms for input {endless[0]}: only inputs in `versions` can be read from their beginning at each step"

@@ -11,7 +11,8 @@ from operators.columns import quoted_name
 from operators.errors import OperatorError
 from operators.parameters import check_column
 
-_CLAUSE = re.compile(r"\s*(`[^`]+`|\w+)(?:\s+(asc|desc))?(?:\s+nulls\s+(first|last))?\s*", re.IGNORECASE)
+_CLAUSE = re.compile(r"\s*(`[^`]+`|\w+)(?:\s+((?ai:asc|desc)))?(?:\s+(?ai:nulls)\s+((?ai:first|last)))?\s*")
+"""Words are compared as ASCII: Unicode has other letters that equal an `s` or an `i` if case is ignored."""
 
 
 @dataclass(frozen=True)
@@ -63,7 +64,7 @@ class Ordering:
 
 
 def canonical_order(text: str) -> str:
-    """A column of an order in its shortest notation; a text that is no such column as it is.
+    """The shortest notation of one column of an order. A text that cannot be read is returned unchanged.
 
     >>> canonical_order("total desc nulls last")
     'total DESC'

@@ -164,9 +164,10 @@ def test_an_unlimited_lookback_and_a_look_up_by_arrival_need_an_input_of_version
         ByTimeRange(lookback=(0, None), versions=(1,), by_arrival=(0,))
 
 
-@pytest.mark.parametrize("lookback", ["1000", ("1 s",), 1000, (1.5,), (True,)])
+@pytest.mark.parametrize("lookback", ["1000", ("1 s",), 1000, (1.5,), (True,), (-1,)])
 def test_a_lookback_is_a_list_of_milliseconds(lookback: Any) -> None:
-    with pytest.raises(OperatorError, match=r"`lookback` is .*; legal: a number of ms, or None, for each input, such as \(1000,\)"):
+    legal = r"a number of ms of at least 0, or None, for each input, such as \(1000,\)"
+    with pytest.raises(OperatorError, match=f"`lookback` is .*; legal: {legal}"):
         ByTimeRange(lookback=lookback)
 
 

@@ -89,6 +89,7 @@ def test_a_key_is_a_list_of_different_names(value: object, legal: str) -> None:
 
 ORDER = "at least one column, such as 'clicks DESC'"
 DIFFERENT_LISTS = "different lists of some of the columns of `by`, which are k"
+INDEXES = "a tuple of indexes of inputs; `lookback` has 2, and the first has the index 0"
 WINDOW_OPERATORS: Sequence[Make] = (
     windowed,
     partial(ProcessWindow, window=HOUR),
@@ -155,7 +156,11 @@ WINDOW_OPERATORS: Sequence[Make] = (
         ((partial(Interval, upper=1),), "lower", (1.5, "1 s", True), "whole milliseconds; `Interval.between` reads text"),
         ((ByKey, Upsert, Append), "key", ("k", 5, (5,), None), "a tuple of names of columns, such as ('k',)"),
         ((NewRows,), "key", ("k", [5]), "a tuple of names of columns, such as ('k',)"),
-        ((ByTimeRange,), "lookback", (5, None), "a number of ms, or None, for each input, such as (1000,)"),
+        ((ByTimeRange,), "lookback", (5, None, (-1,)), "a number of ms of at least 0, or None, for each input, such as (1000,)"),
+        ((partial(ByTimeRange, (0,)),), "watermark_delay", ("1 s", 1.5, True, None, -1), "a number of ms of at least 0"),
+        ((partial(ByTimeRange, (0,)),), "lateness", ("1 s", 1.5, True, None, -1), "a number of ms of at least 0"),
+        ((partial(ByTimeRange, (0, 0)),), "versions", ("1", 1, None, (2,), (-1,), (0.0,)), INDEXES),
+        ((partial(ByTimeRange, (0, 0), versions=(0, 1)),), "by_arrival", ("1", 1, None, (2,), (-1,), (0.0,)), INDEXES),
         ((Tumbling,), "size", (10**15,), "a duration of less than 10,000 years"),
         ((partial(Tumbling, size=1),), "offset", (-(10**15),), "a duration of less than 10,000 years"),
         ((partial(Session, gap=1),), "longest", (10**15,), "a duration of less than 10,000 years"),

@@ -118,7 +118,7 @@ def test_an_order_is_parsed_like_sql(text: str, wanted: tuple[str, bool, bool]) 
     assert Ordering.read(text, "order_by") == Ordering(*wanted)
 
 
-@pytest.mark.parametrize("text", ["", "n DOWN", "n DESC NULLS", "a, b", "sum(n)"])
+@pytest.mark.parametrize("text", ["", "n DOWN", "n DESC NULLS", "a, b", "sum(n)", "n de\u017fc", "n NULLS F\u0130RST"])
 def test_an_illegal_order_is_refused(text: str) -> None:
     with pytest.raises(OperatorError, match=re.escape(f"`order_by` is {text!r}; legal: a column, then ASC or DESC")):
         TopK(k=1, order_by=[text])
