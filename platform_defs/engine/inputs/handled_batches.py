@@ -1,4 +1,4 @@
-"""The newest ledger batch that each derived table has handled. If the ledger does not have this batch, it has lost it."""
+"""The newest ledger batch that each derived table has handled. A ledger without this batch has lost it."""
 
 from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress

@@ -2,7 +2,7 @@
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -76,8 +76,14 @@ class Progress:
         try:
             corrected = tuple((int(step), int(first), int(last)) for step, first, last in metadata.get("corrected", ()))
             recorded = cls(**{**metadata, "corrected": corrected})
-            numbers = (recorded.step, recorded.seq, recorded.generation, 0 if recorded.closed_to is None else recorded.closed_to)
-            if not all(isinstance(number, int) for number in numbers) or not isinstance(recorded.operator, str | None):
+            numbers = (recorded.step, recorded.seq, recorded.generation, *recorded.read.values())
+            times = (recorded.closed_to, recorded.complete_from)
+            texts = (recorded.operator, recorded.id, *recorded.inputs.values(), *recorded.steps_read.values())
+            if not (
+                all(isinstance(number, int) for number in numbers)
+                and all(isinstance(time, int | None) for time in times)
+                and all(isinstance(text, str | None) for text in texts)
+            ):
                 raise TypeError("a field of another type")
         except (AttributeError, TypeError, ValueError) as error:
             raise ProgressError.unknown_format(table) from error
@@ -215,7 +221,7 @@ def table_identity(lake: Lake, asset: DerivedAsset) -> str | None:
     return f"{delta_id}#{generation}" if generation else delta_id
 
 
-def readers_of(assets: Mapping[str, DerivedAsset], names: Iterable[str]) -> list[str]:
+def readers_of(assets: Mapping[str, DerivedAsset], names: Collection[str]) -> list[str]:
     """The other assets that read one of the named assets, directly or indirectly. They are in the order of `assets`.
 
     Args:

@@ -19,10 +19,8 @@ def input_identities(workspace: Workspace, asset: DerivedAsset) -> dict[str, str
 
 def steps_read(workspace: Workspace, read: Mapping[str, int]) -> dict[str, str]:
     """For each derived input, the id of the step whose number is in `read`. A step that the table's log no longer has is left out."""
-    identities = {
-        name: workspace.input_named(name).step_id(workspace.lake, step) for name, step in read.items() if name in workspace.assets
-    }
-    return {name: identity for name, identity in identities.items() if identity is not None}
+    ids = {name: workspace.input_named(name).step_id(workspace.lake, step) for name, step in read.items() if name in workspace.assets}
+    return {name: step_id for name, step_id in ids.items() if step_id is not None}
 
 
 def require_same_inputs(workspace: Workspace, asset: DerivedAsset, now: Progress) -> None:

@@ -115,6 +115,14 @@ INVALID = [
     {"step": 1, "unknown": 2},
     {"step": 1, "corrected": [[1]]},
     {"step": 1, "operator": 5},
+    {"step": 1, "id": 5},
+    {"step": 1, "closed_to": "x"},
+    {"step": 1, "complete_from": "x"},
+    {"step": 1, "read": None},
+    {"step": 1, "read": {"a": "x"}},
+    {"step": 1, "inputs": 3},
+    {"step": 1, "inputs": {"a": 3}},
+    {"step": 1, "steps_read": ["a"]},
 ]
 
 
