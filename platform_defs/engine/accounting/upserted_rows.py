@@ -39,8 +39,8 @@ def upserted_account(advance: Advance, scope: Scope) -> list[DayAccount]:
     missing, extra = _count_missing_and_extra(compared) if compared is not None and differing_days(counts) else (0, 0)
     by_day = accounts_of(advance.asset.inputs, terms_by_day(counts, _terms))
     accounts: list[DayAccount] = []
-    for side in inputs:
-        [*before, last] = [a for a in by_day if a.side == side.name] or [DayAccount(side.name, _last_day(advance))]
+    for side in dict.fromkeys(advance.asset.inputs):  # a table may read one input twice
+        [*before, last] = [a for a in by_day if a.side == side] or [DayAccount(side, _last_day(advance))]
         accounts += [*before, replace(last, missing=missing, extra=extra)]
     return sorted((a for a in accounts if a.accepted or not a.holds), key=lambda a: (a.day, a.side))
 

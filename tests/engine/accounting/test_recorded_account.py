@@ -7,7 +7,7 @@ import pytest
 
 from platform_defs.engine import Engine
 from platform_defs.engine.accounting.day_accounts import DayAccount
-from platform_defs.engine.accounting.recorded_account import RecordedAccount
+from platform_defs.engine.accounting.recorded_account import FOLDER, RecordedAccount
 from tests.support.bare_lake import bare_engine, commit_batch, commit_step
 from tests.support.clock import Clock
 from tests.support.recorded_accounts import record_accounts
@@ -91,3 +91,26 @@ def test_an_account_from_before_a_rebuild_is_not_recorded(engine: Engine) -> Non
     record_accounts(engine.snapshot(), "pairs", _accounts(SECOND))
     record_accounts(snapshot, "pairs", _accounts(FIRST))
     assert {day.day for day in _recorded(engine).days} == {str(SECOND)}, "the account of the rebuilt table is kept"
+
+
+DAMAGE = {
+    "no JSON": (": true", ":"),
+    "no side": ('"side"', '"of"'),
+    "no day": (str(FIRST), "2026-02-30"),
+    "no days": ('"found_in": null', '"found_in": []'),
+    "one day": ('"found_in": null', f'"found_in": ["{FIRST}"]'),
+    "no number": ('"at": ', '"at": 1e999, "was": '),
+}
+"""A text in the file of a recorded account, and what it becomes."""
+
+
+@pytest.mark.parametrize(("text", "damaged"), DAMAGE.values(), ids=DAMAGE)
+def test_a_damaged_file_is_ignored_and_replaced(engine: Engine, text: str, damaged: str) -> None:
+    record_accounts(engine, "pairs", _accounts(FIRST))
+    file = Path(engine.lake.root, FOLDER, "pairs.json")
+    content = file.read_text()
+    assert text in content
+    file.write_text(content.replace(text, damaged))
+    assert engine.accounts.recorded_account("pairs") is None
+    record_accounts(engine, "pairs", _accounts(SECOND), {}, (SECOND, SECOND))
+    assert {day.day for day in _recorded(engine).days} == {str(SECOND)}
