@@ -1,5 +1,6 @@
 """Records the assets that fail while several are processed, so that only the assets that read them are skipped."""
 
+import re
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -20,7 +21,7 @@ class AdvanceError(TidemarkError, RuntimeError):
     @classmethod
     def of(cls, failed: Mapping[str, str]) -> "AdvanceError":
         """The failed assets, and why each failed."""
-        each = "\n".join(reason if reason.startswith(asset) else f"{asset}: {reason}" for asset, reason in failed.items())
+        each = "\n".join(reason if re.match(rf"{asset}\b", reason) else f"{asset}: {reason}" for asset, reason in failed.items())
         continuation = "assets that do not read these were advanced"
         return cls(f"{', '.join(failed)} could not be advanced; {continuation}. Committed steps remain.\n{each}")
 
@@ -45,7 +46,7 @@ class StatusError(TidemarkError, RuntimeError):
         violated = [name for name, law in laws.items() if law["holds"] is False and name not in not_accounted]
         problems = [f"the conservation law does not hold for {', '.join(violated)}"] if violated else []
         problems += [f"{', '.join(not_accounted)} cannot be accounted for"] if not_accounted else []
-        days = [law["days_to_rebuild"] for law in laws.values() if "days_to_rebuild" in law]
+        days = [laws[name]["days_to_rebuild"] for name in violated if "days_to_rebuild" in laws[name]]
         first, last = min((d["first"] for d in days), default=""), max((d["last"] for d in days), default="")
         way_out = f". `tidemark backfill --from {first} --to {last} --rebuild` repairs the tables" if days else ""
         if problems:

@@ -178,6 +178,20 @@ def test_status_fails_if_the_law_does_not_hold(
     assert message is None or str(error_raised).startswith(message)
 
 
+def test_the_name_of_a_failed_table_is_shown_if_its_reason_begins_with_a_longer_name() -> None:
+    error = AdvanceError.of({"order": "order_wide was rebuilt", "of_order": "of_order lacks a file"})
+    assert str(error).splitlines()[1:] == ["order: order_wide was rebuilt", "of_order lacks a file"]
+
+
+def test_a_backfill_is_recommended_only_for_tables_that_can_be_accounted_for() -> None:
+    law = {"holds": False, "broken": [1], "days_to_rebuild": {"first": "2026-03-01", "last": "2026-03-02"}}
+    refused = law | {"refused": "other inputs", "days_to_rebuild": {"first": "2026-02-01", "last": "2026-04-01"}}
+    with pytest.raises(StatusError, match=r"`tidemark backfill --from 2026-03-01 --to 2026-03-02 --rebuild`"):
+        StatusError.check({"good": law, "bad": refused})
+    with pytest.raises(StatusError, match=r"^bad cannot be accounted for\. The report above gives the rows or the reason; after a repair"):
+        StatusError.check({"bad": refused})
+
+
 def test_maintenance_shows_every_table_and_fails(monkeypatch: pytest.MonkeyPatch) -> None:
     out, error_raised = run(monkeypatch, FakeEngine(), "maintain", "--json")
     assert '"pairs"' in out
