@@ -196,12 +196,11 @@ def check_options(options: object, owner: str) -> None:
         raise ContractError.bad_value("options", options, "a mapping of names of options to their values")
     for option, value in cast(Mapping[object, object], options).items():
         name = str(option).lower()
-        if name != "columnnameofcorruptrecord" and (fault := option_fault(option)) is not None:
-            raise ContractError.unusable_option(option, owner, fault)
         if name == "columnnameofcorruptrecord" or (name == "mode" and str(value).upper() != "PERMISSIVE"):
-            raise ContractError.bad_value(
-                "options", {option: value}, "other options: the engine itself quarantines lines that cannot be parsed"
-            )
+            legal = "other options: the engine itself quarantines lines that cannot be parsed"
+            raise ContractError.bad_value("options", {option: value}, legal)
+        if (fault := option_fault(option)) is not None:
+            raise ContractError.unusable_option(option, owner, fault)
         if (legal := legal_values(name, value)) is not None:
             raise ContractError.bad_value("options", {option: value}, legal)
     names = [*map(str, cast(Mapping[object, object], options))]

@@ -255,10 +255,8 @@ class WindowedAggregate(WindowedOperator):
 
     def _aggregate_by_row(self, rows: DataFrame, evictor: Evictor | None, *, with_row_count: bool = False) -> DataFrame:
         """Aggregate each row once for each of its windows; `with_row_count` adds `rows_seen`, the number of rows before any is evicted."""
-        windowed_rows, group = (
-            assign_windows(rows, self.window, time=self.time, lateness=self.lateness, group=self.key),
-            (*self.key, WINDOW),
-        )
+        group = (*self.key, WINDOW)
+        windowed_rows = assign_windows(rows, self.window, time=self.time, lateness=self.lateness, group=self.key)
         if with_row_count:
             windowed_rows = windowed_rows.withColumn(_ROW_COUNT, F.count("*").over(Window.partitionBy(*group)))
         windowed_rows = windowed_rows if evictor is None else evictor.keep(windowed_rows, group, self.time)

@@ -98,7 +98,7 @@ def _trend(matches: Sequence[MatchesPort]) -> dg.TableMetadataValue:
     columns = [dg.TableColumn(name, kind) for name, kind in (("day", "date"), ("side", "string"), ("completeness", "float"))]
     counts = [dg.TableColumn(term, "int") for term in ("matched", "unmatched", "late")]
     by_day = sorted(matches, key=lambda match: (match.day, match.side))
-    records = [dg.TableRecord({name: _match_row(match)[name] for name in (c.name for c in [*columns, *counts])}) for match in by_day]
+    records = [dg.TableRecord(_match_row(match)) for match in by_day]
     return dg.MetadataValue.table(records, dg.TableSchema([*columns, *counts]))
 
 

@@ -142,7 +142,8 @@ def _rows_in_results(advance: Advance, scope: Scope) -> Iterator[DataFrame]:
     yield from [_named_rows(operator, named, stored_results(advance, scope.results), scope)] if named else []
     if None in seq_columns:
         sides_of_pairs = [index for index in sides if seq_columns[index] is None or operator.keeps_unmatched(index)]
-        for pairs_operator, pairs in _pairs(advance, operator, scope) if sides_of_pairs else []:
+        if sides_of_pairs and (found := _pairs(advance, operator, scope)) is not None:
+            pairs_operator, pairs = found
             yield _named_rows(pairs_operator, sides_of_pairs, pairs, scope)
 
 
@@ -156,8 +157,8 @@ def _named_rows(operator: TracesInputs, sides: Sequence[int], results: DataFrame
     return results.select(F.inline(F.array(*rows))).where(is_counted)
 
 
-def _pairs(advance: Advance, operator: TracesInputs, scope: Scope) -> list[tuple[TracesInputs, DataFrame]]:
-    """The closed pairs, computed again, with the operator that finds them; empty if no result is closed.
+def _pairs(advance: Advance, operator: TracesInputs, scope: Scope) -> tuple[TracesInputs, DataFrame] | None:
+    """The operator that finds the pairs, and the closed pairs, computed again; None if no result is closed.
 
     Raises:
         OperatorError: the operator does not find the pairs that its results leave out.
@@ -167,10 +168,10 @@ def _pairs(advance: Advance, operator: TracesInputs, scope: Scope) -> list[tuple
             f"results of {type(operator).__name__} name no row of an input; legal: an operator with `pairs`, whose results name every row"
         )
     if scope.recount is None:
-        return []
+        return None
     asset = replace(advance.asset, operator=operator.pairs, shape=None)
     handled = progress(advance.workspace.lake, advance.asset).seq
-    return [(operator.pairs, replace(advance, asset=asset).final_results(scope.recount, handled))]
+    return operator.pairs, replace(advance, asset=asset).final_results(scope.recount, handled)
 
 
 def traced_difference(advance: Advance, scope: Scope, results: Sequence[DataFrame], columns: StructType) -> DataFrame:

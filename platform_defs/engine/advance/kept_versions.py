@@ -87,7 +87,7 @@ class KeptVersions:
         """Commit the old versions that later steps can look up, the newest of each key, if the kept versions lack many versions."""
         complete_after = self._complete_after(after)
         complete = self._read_completeness(after.step)
-        if complete is not None and complete.upto > complete_after.upto:
+        if complete is not None and complete.upto > complete_after.upto:  # the table was rebuilt, and its next steps need older versions
             complete = None
         if self._count_missing(complete, complete_after, after.seq) < MANY_VERSIONS:
             return

@@ -11,7 +11,7 @@ from platform_defs.paths import is_local
 
 
 def check_folders(root: str, folders: Mapping[str, str], assets: Mapping[str, DerivedAsset]) -> None:
-    """Raise if folders overlap: otherwise two sources would ingest one file, or a source would ingest the files of a table.
+    """Raise if folders overlap: otherwise two sources would ingest one file, or a source the files of a table of the pipeline.
 
     Args:
         root: the lake's root.
@@ -19,14 +19,14 @@ def check_folders(root: str, folders: Mapping[str, str], assets: Mapping[str, De
         assets: the derived assets, by name.
 
     Raises:
-        ContractError: a source's folder overlaps the folder of another source or of a table in the lake, or contains the lake.
+        ContractError: a source's folder overlaps the folder of another source or of a table of the pipeline, or contains the lake.
     """
     lake = _resolve(root)
     for name, folder in folders.items():
-        inside = _resolve(folder).removeprefix(lake)
-        if lake.startswith(_resolve(folder)):
+        resolved = _resolve(folder)
+        if lake.startswith(resolved):
             raise _bad_folder(name, folder, f"a folder that does not contain the lake, {root}")
-        top = inside.split("/", 1)[0] if inside != _resolve(folder) else ""
+        top = resolved.removeprefix(lake).split("/", 1)[0] if resolved.startswith(lake) else ""
         if top.startswith("_") or top in (RESERVED - {"landing"}) | assets.keys():
             raise _bad_folder(name, folder, f"a folder outside the lake's tables, such as {root}/landing/{name}")
     for source, other_source in _overlapping_folders(folders):

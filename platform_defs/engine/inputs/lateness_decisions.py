@@ -13,8 +13,8 @@ from platform_defs.engine.inputs.prepared_rows import LATE
 from platform_defs.engine.inputs.progress import stored_progress
 from platform_defs.engine.lake.tables import Lake
 
-DECISION_SCHEMA = StructType().add("which", "integer").add(SEQ, "long").add(ARRIVAL, "long")
-DECISION_SCHEMA = DECISION_SCHEMA.add("session", StructType().add("start", "long").add("end", "long"))
+_SESSION_SCHEMA = StructType().add("start", "long").add("end", "long")
+DECISION_SCHEMA = StructType().add("which", "integer").add(SEQ, "long").add(ARRIVAL, "long").add("session", _SESSION_SCHEMA)
 """The columns of `verdicts/<asset>`: the index of the input, the row in it, and the session that the row joins; null for a late row."""
 DECIDED = "judged"
 """The metadata key of the commits of `verdicts/<asset>`: the last decided batch, and the asset's generation if it is not 0."""
@@ -31,7 +31,9 @@ def rows_with_decisions(rows: DataFrame, decisions: DataFrame, index: int) -> Da
 
 def seq_of(decided: Any) -> int:
     """The last batch whose lateness decisions are recorded, from the value under `DECIDED`; 0 if there is none."""
-    return 0 if decided is None else decided["seq"] if isinstance(decided, dict) else decided
+    if decided is None:
+        return 0
+    return decided["seq"] if isinstance(decided, dict) else decided
 
 
 def generation_of(decided: Any) -> int:
