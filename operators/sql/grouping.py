@@ -50,20 +50,23 @@ def _drop_repeated(columns: Sequence[Tree]) -> list[Tree]:
 
 
 def _sets(group: Tree, listed: Sequence[Tree]) -> Iterator[list[list[Tree]]]:
-    """The sets of each part of GROUP BY; a plain expression has one set."""
+    """The sets of each part of GROUP BY; an expression, and a list of expressions in brackets, has one set."""
     for part in [*group.expressions, *(clause for name in _CLAUSES for clause in group.args.get(name) or ())]:
-        yield _expand_sets(part) if isinstance(part, _SETS) else [[_by_position(part, listed)]]
+        if isinstance(part, _SETS):
+            yield _expand_sets(part, listed)
+        else:
+            yield [_columns(part, listed) if isinstance(part, exp.Tuple) else [_by_position(part, listed)]]
 
 
-def _expand_sets(clause: Tree) -> list[list[Tree]]:
+def _expand_sets(clause: Tree, listed: Sequence[Tree]) -> list[list[Tree]]:
     """The sets of GROUPING SETS, CUBE or ROLLUP."""
     if isinstance(clause, exp.GroupingSets):
         return [
             columns
             for expression in clause.expressions
-            for columns in (_expand_sets(expression) if isinstance(expression, _SETS) else [_columns(expression)])
+            for columns in (_expand_sets(expression, listed) if isinstance(expression, _SETS) else [_columns(expression, listed)])
         ]
-    parts, last = [_columns(expression) for expression in clause.expressions], len(clause.expressions)
+    parts, last = [_columns(expression, listed) for expression in clause.expressions], len(clause.expressions)
     if isinstance(clause, exp.Rollup):
         combinations_of_parts = [parts[:number] for number in range(last, -1, -1)]
     else:
@@ -71,9 +74,9 @@ def _expand_sets(clause: Tree) -> list[list[Tree]]:
     return [[column for part in combination for column in part] for combination in combinations_of_parts]
 
 
-def _columns(tree: Tree) -> list[Tree]:
+def _columns(tree: Tree, listed: Sequence[Tree]) -> list[Tree]:
     """The expressions of a list in brackets, or a single expression."""
-    return [*tree.expressions] if isinstance(tree, exp.Tuple) else [tree.unnest()]
+    return [_by_position(column, listed) for column in (tree.expressions if isinstance(tree, exp.Tuple) else [tree.unnest()])]
 
 
 def _by_position(group: Tree, listed: Sequence[Tree]) -> Tree:
@@ -89,9 +92,11 @@ def grouping(call: Tree, columns: Sequence[str], keys: Sequence[str], sets: obje
     """GROUPING or GROUPING_ID of key columns, computed from `grouping_id` of a result: one bit per column, the first is the highest.
 
     Raises:
-        SqlError: there are no grouping sets.
+        SqlError: there are no grouping sets, or no columns.
     """
     if sets is None:
         raise SqlError.refused(f"{spark_sql(call)} without grouping sets", "each result has every key", "leave it out: it is 0")
+    if not columns:
+        raise SqlError.refused(f"{spark_sql(call)} without columns", "it has one bit for each of its columns", "name columns of GROUP BY")
     bits = [f"((shiftright({GROUPING_ID}, {len(keys) - 1 - keys.index(c)}) & 1) * {1 << n})" for n, c in enumerate(reversed(columns))]
     return sqlglot.parse_one(f"({' + '.join(reversed(bits))})", dialect="spark")

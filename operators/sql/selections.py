@@ -17,7 +17,7 @@ def with_result_time(relation: Relation) -> tuple[Relation, str]:
     """The results of windows with `result_time` added if it is not selected, and the name of that column."""
     if isinstance(relation, Named):
         child, name = with_result_time(relation.child)
-        return Named(relation.name, child), name
+        return replace(relation, child=child), name
     if not isinstance(relation, Select):
         return relation, RESULT_TIME
     child, time = with_result_time(relation.child)
@@ -37,7 +37,7 @@ def rename_columns(relation: Relation, names: Sequence[str], clause: str) -> Rel
         clause: the clause that has the list, for errors.
 
     Raises:
-        SqlError: there are more or fewer names than columns, or only an operator can read the relation.
+        SqlError: there are more or fewer names than columns, a name is there twice, or only an operator can read the relation.
     """
     if not names:
         return relation
@@ -46,7 +46,10 @@ def rename_columns(relation: Relation, names: Sequence[str], clause: str) -> Rel
         raise SqlError.refused(f"the column list of {clause}", reason, "name the columns with AS in the SELECT list")
     if len(names) != len(relation.columns):
         listed = f"it names {len(names)} columns, and the query has {len(relation.columns)}"
-        raise SqlError.refused(clause, listed, "name each column once")
+        raise SqlError.refused(clause, listed, "write one name for each column")
+    repeated = [name for n, name in enumerate(names) if name.lower() in {earlier.lower() for earlier in names[:n]}]
+    if repeated:
+        raise SqlError.refused(clause, f"it names two columns {repeated[0]!r}", "write names that differ in more than case")
     items = [Item.of_column(column, name) for column, name in zip(relation.columns, names, strict=True)]
     return select(relation, items, None, relation.arrivals)
 
@@ -59,8 +62,9 @@ def select(base: Relation, items: Sequence[Item], where: str | None = None, arri
         return Select(base, tuple(items), where, tuple(arrivals))
     below = {item.name: item for item in base.items}
     items = [replace(below[i.column], name=i.name) if i.column else Item(i.name, _inline_columns(i.sql, below)) for i in items]
-    sqls = [sql for sql in (base.where, where and _inline_columns(where, below)) if sql]
-    return Select(base.child, tuple(items), " AND ".join(f"({c})" for c in sqls) if len(sqls) > 1 else (sqls or [None])[0], tuple(arrivals))
+    conditions = [sql for sql in (base.where, where and _inline_columns(where, below)) if sql]
+    merged = " AND ".join(f"({sql})" for sql in conditions) if len(conditions) > 1 else next(iter(conditions), None)
+    return Select(base.child, tuple(items), merged, tuple(arrivals))
 
 
 def _inline_columns(sql: str, below: dict[str, Item]) -> str:

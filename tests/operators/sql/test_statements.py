@@ -478,6 +478,24 @@ def test_each_grouping_set_has_both_bounds_of_the_window(windows: str, clause: s
     assert found.operator.grouping_sets == ((*starts, "k"), starts)  # pyright: ignore[reportAttributeAccessIssue]
 
 
+@pytest.mark.parametrize(
+    ("listed", "equal"),
+    [
+        ("GROUP BY ()", ""),
+        ("GROUP BY k, ()", "GROUP BY k"),
+        ("GROUP BY (k, v)", "GROUP BY k, v"),
+        ("GROUP BY (1, (v))", "GROUP BY k, v"),
+        ("GROUP BY (window_start, window_end)", "GROUP BY window_start, window_end"),
+        ("GROUP BY window_start, window_end, (k, v), ()", "GROUP BY window_start, window_end, k, v"),
+        ("GROUP BY window_start, window_end, ROLLUP (1)", "GROUP BY window_start, window_end, ROLLUP (k)"),
+        ("GROUP BY GROUPING SETS ((window_start, window_end, 1))", "GROUP BY GROUPING SETS ((window_start, window_end, k))"),
+    ],
+)
+def test_group_by_has_lists_in_brackets_and_positions_in_its_sets(listed: str, equal: str):
+    text = f"SELECT {'k, ' if 'k' in equal else ''}COUNT(*) AS n FROM {HOUR if 'window' in listed else 'a'} "
+    assert relation(text + listed) == relation(text + equal)
+
+
 def test_a_declared_table_names_the_columns_of_its_query_by_position():
     table = "CREATE TABLE t (x STRING, `my n` BIGINT); INSERT INTO t"
     assert relation(f"{table} SELECT k, v * 2 FROM a").inputs == (Select(A, (Item("x", "k", "k"), Item("my n", "v * 2"))),)
@@ -959,7 +977,21 @@ def test_an_aggregate_without_a_counterpart_is_refused_as_one(query: str, expres
             "AS n FROM TUMBLE(TABLE a, DESCRIPTOR(ts), INTERVAL '1' HOUR)) WHERE n <= 3",
             "ORDER BY window_end in a window is refused: it is the same for all rows of a window",
         ),
-        ("SELECT x FROM (SELECT id, k FROM a) AS c (x)", "AS c is refused: it names 1 columns, and the query has 2"),
+        (
+            "SELECT x FROM (SELECT id, k FROM a) AS c (x)",
+            "AS c is refused: it names 1 columns, and the query has 2; write one name for each",
+        ),
+        (
+            "SELECT x FROM (SELECT id, k FROM a) AS c (x, X)",
+            "AS c is refused: it names two columns 'X'; write names that differ in more than",
+        ),
+        ("WITH c (x, x) AS (SELECT id, k FROM a) SELECT x FROM c", "it names two columns 'x'"),
+        ("CREATE VIEW c (x, x) AS SELECT id, k FROM a; SELECT x FROM c", "it names two columns 'x'"),
+        (
+            f"SELECT GROUPING_ID() AS g FROM {HOUR} GROUP BY window_start, window_end, CUBE (k, v)",
+            "GROUPING_ID() without columns is refused: it has one bit for each of its columns; name columns of GROUP BY",
+        ),
+        (f"SELECT v FROM {HOUR} GROUP BY window_start, window_end, ROLLUP (2)", "GROUP BY 2 is refused: it is no position in the SELECT"),
         (
             "SELECT x FROM (SELECT id, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v) AS n FROM a) AS c (x, y) WHERE y <= 3",
             "the column list of AS c is refused: it names rows in windows, or with a rank, which an operator reads",
