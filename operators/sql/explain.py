@@ -158,14 +158,17 @@ def _facts_of_ranges(operator: Operator, reads: Reads, are_sources: Sequence[boo
     before = f", and before it, by input: {', '.join(f'{name} {texts[name]}' for name in lookbacks)}" if has_lookback else ""
     yield f"reads: the rows of each closed range{before}"
     is_unbounded = reads.lateness >= FOREVER
-    longest = words(max(ms for ms in lookbacks.values() if ms is not None) + (0 if is_unbounded else reads.lateness))
-    again = f"a step reads at most {longest} before the watermark{' or its oldest late row' if is_unbounded else ''} again"
+    longest = max((ms for ms in lookbacks.values() if ms is not None), default=0) + (0 if is_unbounded else reads.lateness)
+    or_late = " or its oldest late row" if is_unbounded else ""
+    again = f"a step reads at most {words(longest)} before the watermark{or_late} again" if longest or is_unbounded else ""
     whole = [name for name, ms in lookbacks.items() if ms is None and not is_kept[name]]
     if whole:
-        yield f"state: none is kept; {again}, and all of {' and '.join(whole)}: what a step reads grows with the number of versions"
+        all_rows = f"all of {' and '.join(whole)}: what it reads grows with the number of versions"
+        yield f"state: none is kept; {f'{again}, and {all_rows}' if again else f'a step reads {all_rows}'}"
     elif any(is_kept.values()):
         kept = " and ".join(name for name in lookbacks if is_kept[name])
-        yield f"state: the newest version of each key of {kept}, in a table of its own; {again}; grows with the number of keys"
+        grows = f"state: the newest version of each key of {kept}, in a table of its own, which grows with the number of keys"
+        yield f"{grows}; {again}" if again else grows
     else:
         yield f"state: none is kept; {again}, however many keys there are"
 

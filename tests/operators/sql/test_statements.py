@@ -597,12 +597,12 @@ def test_explain_says_what_is_kept_beside_a_table():
     with_versions = "SELECT a.id, w FROM a JOIN {} FOR SYSTEM_TIME AS OF a.ts AS b ON a.k = b.k"
     text = explain(relation(with_versions.format("b")))
     assert "reads: the rows of each closed range, and before it, by input: left 0 ms, right the newest version of each key" in text
-    assert "state: the newest version of each key of right, in a table of its own" in text
+    assert "state: the newest version of each key of right, in a table of its own, which grows with the number of keys\n" in text
     counts = "CREATE VIEW c AS SELECT k, MAX(w) AS w, window_time FROM TUMBLE(TABLE b, DESCRIPTOR(at_time), INTERVAL '1' HOUR) "
     counts += "GROUP BY k, window_start, window_end, window_time; "
     of_table = explain(relation(counts + with_versions.format("c")))
     assert "right all of it" in of_table
-    assert "all of right: what a step reads grows with the number of versions" in of_table
+    assert "state: none is kept; a step reads all of right: what it reads grows with the number of versions" in of_table
     keyed = {**TABLES, "a": Input("a", ("id", "k", "v", "ts"), ("ts",), key=("id",))}
     plain, of_changes = explain(relation(ranks.format("a"))), explain(plan(ranks.format("a"), keyed).plans[0].relation)
     assert "state: the first 3 rows of each k in the table itself" in plain
