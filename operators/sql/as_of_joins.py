@@ -97,8 +97,8 @@ def _operator_below(relation: Relation) -> tuple[Apply, Sequence[Item], bool]:
             return _operator_below(relation.child)
         case Select():
             newest, items, is_whole = _operator_below(relation.child)
-            merged = select(Select(newest, tuple(items), None), relation.items)
-            return newest, merged.items if isinstance(merged, Select) else items, is_whole and relation.where is None
+            merged = cast(Select, select(Select(newest, tuple(items)), relation.items))
+            return newest, merged.items, is_whole and relation.where is None
         case _:
             raise AssertionError(relation)  # only operators upsert, and rows in windows or with a rank are refused before
 

@@ -109,7 +109,7 @@ def describe_parameters(value: Any) -> str:
 def _is_source(relation: Relation) -> bool:
     """Whether a relation reads an event log. The engine can keep those rows of a log that later steps need."""
     relation = relation.child if isinstance(relation, Select) else relation
-    return isinstance(relation, Input) and not relation.key
+    return isinstance(relation, Input)
 
 
 def _facts(operator: Operator, are_sources: Sequence[bool], *, is_filtered: bool) -> Iterator[str]:

@@ -23,7 +23,6 @@ class Input:
         columns: its columns.
         times: the columns that are event times.
         arrivals: names that stand for the time at which a row arrived, as declared by `PROCTIME()`; they are no columns.
-        key: the columns by which rows replace each other; empty if rows are only added.
         is_declared: whether the event time is declared; if not, each timestamp of a frame can be one.
     """
 
@@ -31,12 +30,16 @@ class Input:
     columns: tuple[str, ...]
     times: tuple[str, ...] = ()
     arrivals: tuple[str, ...] = ()
-    key: tuple[str, ...] = ()
     is_declared: bool = True
 
     @property
     def inputs(self) -> tuple["Relation", ...]:
         """None: an input reads no other relation."""
+        return ()
+
+    @property
+    def key(self) -> tuple[str, ...]:
+        """None: rows are only added."""
         return ()
 
 
@@ -88,7 +91,7 @@ class _KeepsTimesAndKey(_UnaryNode):
 
     @property
     def key(self) -> tuple[str, ...]:
-        """See `Input`."""
+        """See `Apply`."""
         return self.child.key
 
 
@@ -237,7 +240,7 @@ def upserts(relation: Relation) -> bool:
     """Whether rows of a relation replace each other."""
     if isinstance(relation, Apply):
         return relation.operator.emits.upserts
-    return bool(relation.key) if isinstance(relation, Input) else upserts(relation.inputs[0])
+    return not isinstance(relation, Input) and upserts(relation.inputs[0])
 
 
 def applied_operator(relation: Relation) -> Apply | None:
