@@ -37,7 +37,7 @@ _SIDE = temporary("side")
 
 def check_evicted_sides(evictor: Evictor | None, key: Sequence[str]) -> None:
     """Raise `OperatorError` if, with an evictor, a key column has the name of a side, or a delta reads a field other than side and key."""
-    if evictor is not None and {*SIDES} & {*key}:
+    if evictor is not None and {*SIDES} & {name.lower() for name in key}:
         raise OperatorError.bad_value(
             "on", tuple(key), "names other than left and right, by which an `evictor` reads the rows of the sides"
         )

@@ -245,9 +245,11 @@ def test_an_evictor_keeps_the_same_rows_without_positions_in_any_order_of_rows(s
     assert sorted(map(repr, once.collect())) == sorted(map(repr, again.collect()))
 
 
-def test_a_key_with_the_name_of_a_side_is_refused_with_an_evictor() -> None:
-    with pytest.raises(OperatorError, match=r"`on` is \('left',\); legal: names other than left and right, by which an `evictor` reads"):
-        WindowJoin(on="left", window=TEN_MINUTES, evictor=CountEvictor(1))
+@pytest.mark.parametrize("name", ["left", "RIGHT"])
+def test_a_key_with_the_name_of_a_side_is_refused_with_an_evictor(name: str) -> None:
+    legal = "names other than left and right, by which an `evictor` reads"
+    with pytest.raises(OperatorError, match=rf"`on` is \('{name}',\); legal: {legal}"):
+        WindowJoin(on=name, window=TEN_MINUTES, evictor=CountEvictor(1))
     assert WindowJoin(on="left", window=TEN_MINUTES).key == ("left",)
 
 
