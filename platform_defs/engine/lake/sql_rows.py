@@ -31,3 +31,8 @@ def sql_rows(lake: Lake, tables: Mapping[str, str], sql: str) -> pa.Table:
             return pa.RecordBatchReader.from_stream(builder.execute(sql)).read_all()  # `pyarrow.table` loads pandas
     except (DeltaError, pa.ArrowException) as error:
         raise LakeError.not_read([*tables.values()], error) from error
+
+
+def before_sql(time: str, before: int) -> str:
+    """The condition that a column of times is before an instant (epoch ms), in the SQL of DataFusion."""
+    return f"{time} < arrow_cast({before * 1_000}, 'Timestamp(Microsecond, Some(\"UTC\"))')"

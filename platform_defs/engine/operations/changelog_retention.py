@@ -16,8 +16,8 @@ from platform_defs.engine.inputs.progress import stored_progress
 from platform_defs.engine.inputs.workspace import Workspace
 from platform_defs.engine.lake.commits import RETENTION
 from platform_defs.engine.lake.small_queries import collect
-from platform_defs.engine.lake.sql_rows import sql_rows
-from platform_defs.engine.operations.retention import Removal, before_sql
+from platform_defs.engine.lake.sql_rows import before_sql, sql_rows
+from platform_defs.engine.operations.retention import Removal
 
 
 @dataclass(frozen=True)

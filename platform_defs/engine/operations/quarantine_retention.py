@@ -9,8 +9,8 @@ from platform_defs.engine.faults import point
 from platform_defs.engine.formats.files import hadoop_file, one_path
 from platform_defs.engine.inputs.workspace import Workspace
 from platform_defs.engine.lake.commits import RETENTION
-from platform_defs.engine.lake.sql_rows import sql_rows
-from platform_defs.engine.operations.retention import Removal, before_sql, unfinished_ingest
+from platform_defs.engine.lake.sql_rows import before_sql, sql_rows
+from platform_defs.engine.operations.retention import Removal, unfinished_ingest
 
 
 @dataclass(frozen=True)

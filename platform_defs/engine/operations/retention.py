@@ -6,6 +6,7 @@ still found. The account of the removed days must hold, and its totals are kept 
 """
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import timedelta
 from typing import Protocol
@@ -35,7 +36,7 @@ from platform_defs.engine.inputs.retained import (
 )
 from platform_defs.engine.inputs.workspace import Workspace
 from platform_defs.engine.lake.commits import RETENTION
-from platform_defs.engine.lake.sql_rows import sql_rows
+from platform_defs.engine.lake.sql_rows import before_sql, sql_rows
 from platform_defs.engine.ledger.errors import LedgerError
 from platform_defs.engine.ledger.snapshot import last_with_rows
 
@@ -173,10 +174,13 @@ class LogRetention:
         return [asset for asset in self.workspace.assets.values() if self.contract.name in asset.inputs]
 
     def _kept_from(self, removed: RemovedRows | None) -> str | None:
-        """The first day that every table can still compute."""
+        """The first day that every table can still compute, of those whose progress can be read."""
         if removed is None:
             return None
-        starts = [kept_days.first for asset in self._readers if (kept_days := kept_days_of(self.workspace, asset)) is not None]
+        starts = list[int]()
+        for asset in self._readers:
+            with suppress(ProgressError):  # which also holds back the removal, so the plan reports it
+                starts += [] if (kept_days := kept_days_of(self.workspace, asset)) is None else [kept_days.first]
         return str(day_of(max(starts, default=-(-removed.before // DAY_MS) * DAY_MS)))
 
     def _limit(self, retention: int, removed_upto: int) -> _Limit:
@@ -291,8 +295,3 @@ def unfinished_ingest(workspace: Workspace, contract: SourceContract, table: str
 def _condition(before: int, upto: int) -> str:
     """The condition for the rows that are removed, in the SQL of DataFusion."""
     return f"{before_sql(EVENT_TIME, before)} AND {SEQ} <= {upto}"
-
-
-def before_sql(time: str, before: int) -> str:
-    """The condition that a column of times is before an instant (epoch ms), in the SQL of DataFusion."""
-    return f"{time} < arrow_cast({before * 1_000}, 'Timestamp(Microsecond, Some(\"UTC\"))')"

@@ -1,5 +1,6 @@
 """Retention removes old rows from logs, quarantines and changelogs, and nothing that a table may still read."""
 
+import json
 import shutil
 from collections.abc import Callable
 from contextlib import closing
@@ -19,6 +20,8 @@ from assets.contracts import DerivedAsset, Shape
 from operators.errors import OperatorError
 from platform_defs.cli import status
 from platform_defs.engine import DayAccount, Engine, ProgressError
+from platform_defs.engine.inputs.progress import results_table
+from platform_defs.engine.inputs.retained import RemovedRows
 from platform_defs.engine.inputs.stored_rows import read_log, rows_by_batch
 from platform_defs.engine.lake.commits import RETENTION
 from platform_defs.engine.lake.errors import LakeError
@@ -26,7 +29,7 @@ from platform_defs.engine.operations.maintenance import Maintained
 from platform_defs.engine.operations.quarantine_retention import QuarantineRetention
 from platform_defs.engine.operations.retention import LakeRetention, LogRetention, Removal
 from tests.conftest import CopyEngine, MakeEngine, engine_maker
-from tests.support.bare_lake import bare_engine
+from tests.support.bare_lake import bare_engine, commit_batch
 from tests.support.clock import Clock
 from tests.support.example_operators import RunningTotal
 from tests.support.kills import run_and_die
@@ -393,6 +396,22 @@ def test_a_removal_that_is_held_back_still_says_what_an_earlier_one_removed(
     planned = Removal(5, "1970-01-09", removed=cast(Any, planned_rows))
     held_back = Removal(kept_from="1970-01-03", held_back="another maintenance removed rows meanwhile")
     assert LogRetention(workspace, contract, engine._snapshot).remove(planned) == held_back  # pyright: ignore[reportPrivateUsage]
+
+
+def test_a_table_without_progress_holds_back_a_removal_after_an_earlier_one(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    engine = bare_engine(tmp_path, clock, [source("l", retention="1 day")], [TOTAL])
+    commit_batch(engine, {"l": {"watermark": 9 * DAY}})
+    of_another_program = CommitProperties(custom_metadata={"userMetadata": json.dumps({"progress": 5})})
+    write_deltalake(engine.lake.path(results_table(TOTAL)), pa.table({"step": [1]}), commit_properties=of_another_program)
+    for module in ("inputs.retained", "operations.retention"):
+        monkeypatch.setattr(f"platform_defs.engine.{module}.removed_rows_of", lambda *_: RemovedRows(1, 2 * DAY, 1))
+    workspace = engine.snapshot()._workspace_without_session  # pyright: ignore[reportPrivateUsage]
+    planned = LogRetention(workspace, engine.sources["l"], engine._snapshot).plan()  # pyright: ignore[reportPrivateUsage]
+    assert planned is not None
+    assert (planned.rows, planned.kept_from) == (0, "1970-01-03")
+    assert str(planned.held_back).startswith("the newest commit of changelog/total has no progress in the engine's format")
 
 
 def test_with_a_watermark_beyond_all_events_retention_counts_from_the_newest_event(engine: Engine) -> None:
