@@ -15,7 +15,8 @@ from operators.columns import quoted_name, temporary
 
 EVENT_TIME, SEQ, ARRIVAL = "event_time", "seq", "arrival"
 WATERMARK = temporary("watermark")
-"""In frames of an operator with `ByTimeRange.with_watermark`: the watermark before a row's batch; null if that is below the row's time."""
+"""In frames of an operator with `ByTimeRange.with_watermark`: the watermark before a row's batch; null if no row of that batch can be
+late. It may be below the row's time."""
 SESSION = temporary("session")
 """In frames of an operator with `ByTimeRange.recorded`: the session recorded for a row (`start`, `end` in epoch ms), or null."""
 SESSION_TYPE = "struct<start:bigint,end:bigint>"
@@ -34,13 +35,12 @@ FINALIZED_AT = temporary("finalized_at")
 MATCHED = temporary("matched")
 """In the frame of `ReportsMatches.matches`: whether a row is in a result with a row of another input."""
 
-
-_ADDED = {WATERMARK, SESSION, NEW, BATCH_TIME, PERIOD_START, PERIOD_END, PARTIAL}
+_FOR_SOME_OPERATORS = {WATERMARK, SESSION, NEW, BATCH_TIME, PERIOD_START, PERIOD_END, PARTIAL}
 
 
 def drop_engine_columns(frame: DataFrame) -> DataFrame:
-    """A frame without the columns that the engine adds for an operator."""
-    added = [c for c in frame.columns if c in _ADDED]
+    """A frame without the columns that only some operators get, such as `WATERMARK`; `event_time`, `seq` and `arrival` stay."""
+    added = [c for c in frame.columns if c in _FOR_SOME_OPERATORS]
     return frame.drop(*added) if added else frame  # each operation of a frame takes Spark some time
 
 
