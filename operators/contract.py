@@ -271,7 +271,4 @@ def has_query(operator: Operator) -> bool:
 
     A subclass that overrides only `__call__` has no query, because the inherited query computes the inherited `__call__`.
     """
-    if not isinstance(operator, RunsAsQuery):
-        return False
-    members = next(vars(c) for c in type(operator).__mro__ if "__call__" in vars(c) or "as_query" in vars(c))
-    return "as_query" in members
+    return isinstance(operator, RunsAsQuery) and are_overridden_together(operator, "as_query", "__call__")

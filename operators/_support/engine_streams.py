@@ -75,7 +75,7 @@ class JoinedByQuery:
 
     def check_query(self: _Join) -> None:
         """Raise `StreamingError` for the kinds and parameters that Spark's join of streams does not have."""
-        check_kind(self.how, allowed_lateness=self.lateness.ms, late_rows=self.late_rows == "join" and "join")
+        check_kind(self.how, allowed_lateness=self.lateness.ms, late_rows="join" if self.late_rows == "join" else None)
 
     def query_watermark(self, closed_to: int) -> int:
         """Spark's watermark at which the results up to `closed_to` are final; both in epoch ms."""

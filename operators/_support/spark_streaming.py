@@ -72,7 +72,7 @@ def check_join(left: DataFrame, right: DataFrame, left_time: str, right_time: st
 
 
 def check_kind(how: str, **unsupported: object) -> None:
-    """Raise `StreamingError` if Spark has no equivalent of a kind of interval join, or of a parameter that is not false."""
+    """Raise `StreamingError` if Spark has no equivalent of a kind of interval join, or of a parameter that is set."""
     if how in _LEFT_ROWS:
         article = "an" if how == "anti" else "a"
         raise StreamingError.refused(f"{article} {how} interval join", _LEFT_ROWS[how], STATIC_WAY_OUT)

@@ -78,8 +78,8 @@ class Conditions:
         left, right = (side.relation for side in self.sides)
         return any(window_column(left, a.column) == window_column(right, b.column) == WINDOW_END for a, b in self.keys)
 
-    def time_of_windows(self, index: int) -> str:
-        """The event time of a side with results of windows, which is added to its columns if the query does not select it."""
+    def add_time_of_windows(self, index: int) -> str:
+        """Add the event time of a side with results of windows to its columns, unless the query selects it; returns its name."""
         relation, time = with_result_time(self.sides[index].relation)
         sides = [*self.sides]
         sides[index] = replace(sides[index], relation=relation)
@@ -96,7 +96,7 @@ class Conditions:
         elif isinstance(tree, exp.Between) and not tree.args.get("symmetric"):
             self.add(exp.GTE(this=tree.this, expression=tree.args["low"]))
             self.add(exp.LTE(this=tree.this, expression=tree.args["high"]))
-        elif self._is_window(tree) or self._is_bound(tree) or self._is_key(tree):
+        elif self._add_window(tree) or self._add_bound(tree) or self._add_key(tree):
             self.used |= {id(column) for column in tree.find_all(exp.Column)}
         else:
             read = self.sides_of(tree)
@@ -132,7 +132,8 @@ class Conditions:
             Scope(self.sides[0].relation, {**self.sides[0].tables, **self.sides[1].tables}).resolve(column)
         return sides[0]
 
-    def _is_window(self, tree: Tree) -> bool:
+    def _add_window(self, tree: Tree) -> bool:
+        """Add a condition if it is an equality of the bounds of both sides' windows; returns whether it is."""
         if not self.are_windowed or not isinstance(tree, exp.EQ):
             return False
         columns = [tree.this, tree.expression]
@@ -144,7 +145,8 @@ class Conditions:
             return True
         return False
 
-    def _is_key(self, tree: Tree) -> bool:
+    def _add_key(self, tree: Tree) -> bool:
+        """Add a condition if it is an equality of a value of each side; returns whether it is."""
         if not isinstance(tree, exp.EQ):
             return False
         read = [self.sides_of(tree.this), self.sides_of(tree.expression)]
@@ -155,8 +157,8 @@ class Conditions:
         self.equalities.append(tree)
         return True
 
-    def _is_bound(self, tree: Tree) -> bool:
-        """Whether a condition bounds the times: `right time - left time` is compared with a length."""
+    def _add_bound(self, tree: Tree) -> bool:
+        """Add a condition if it bounds the times, as it compares `right time - left time` with a length; returns whether it does."""
         if type(tree) not in MIRRORED or (self.are_windowed and self.windows):
             return False
         left, right = self._read_shifted_time(tree.this), self._read_shifted_time(tree.expression)
@@ -216,9 +218,9 @@ class Conditions:
         if operator is None:  # rows in windows
             return None
         if bound == WINDOW_END:
-            return side, self.time_of_windows(side), 1
+            return side, self.add_time_of_windows(side), 1
         if bound == WINDOW_START and isinstance(operator.windows, Tumbling | Sliding):
-            return side, self.time_of_windows(side), 1 - operator.windows.longest
+            return side, self.add_time_of_windows(side), 1 - operator.windows.longest
         return None
 
 

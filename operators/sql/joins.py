@@ -117,7 +117,7 @@ def check_key(conditions: Conditions) -> None:
 def _check_bounds(conditions: Conditions) -> None:
     left, right = (side.relation for side in conditions.sides)
     if conditions.lower is None and conditions.upper is None and conditions.have_equal_ends:
-        conditions.times = conditions.time_of_windows(0), conditions.time_of_windows(1)
+        conditions.times = conditions.add_time_of_windows(0), conditions.add_time_of_windows(1)
         conditions.lower = conditions.upper = _AT_ONCE
         return
     for index, relation in enumerate((left, right)):
@@ -127,7 +127,7 @@ def _check_bounds(conditions: Conditions) -> None:
             raise SqlError.refused(f"a join whose {side} side has no event time", "the join could never forget a row", way_out)
     lower, upper = conditions.lower, conditions.upper
     if lower is None or upper is None:
-        missing = "bounds of the times" if lower is upper else "a lower bound" if lower is None else "an upper bound"
+        missing = "bounds of the times" if lower is None and upper is None else "a lower bound" if lower is None else "an upper bound"
         reason = "a regular join keeps every row of both sides forever"
         way_out = (
             "bound one event time by the other, as in a.ts BETWEEN b.ts - INTERVAL '4' HOUR AND b.ts, join both sides in windows, "
@@ -202,7 +202,7 @@ def times_of_results(join: IntervalJoin) -> tuple[str, ...]:
         return (join.left_time if join.result_time == "left" else join.right_time,)
     is_left = join.how in ("inner", "left", "semi", "anti") and join.interval.upper <= 0
     is_right = join.how in ("inner", "right") and join.interval.lower >= 0
-    return (*[join.left_time] * is_left, *[join.right_time] * is_right)
+    return tuple(time for time, is_result_time in ((join.left_time, is_left), (join.right_time, is_right)) if is_result_time)
 
 
 def with_time_of(join: IntervalJoin, column: str) -> IntervalJoin:

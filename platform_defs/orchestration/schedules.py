@@ -34,7 +34,7 @@ nightly_maintenance = dg.ScheduleDefinition(
     job=maintenance_job,
     cron_schedule="30 3 * * *",
     execution_timezone="UTC",
-    description="Runs the job `maintenance` at night, when few rows are written. It also removes the rows that retention does not keep.",
+    description="Runs the job `maintenance` at night, when few rows are written. The job also removes rows that retention does not keep.",
 )
 
 nightly_checks = dg.ScheduleDefinition(

@@ -5,8 +5,10 @@ from random import Random
 from platform_defs.simulator.rows import Row, count, money, pick
 from platform_defs.simulator.shop import BEYOND, HOUR, MINUTE, Shop
 
-STATUSES = ("created", "approved", "shipped", "delivered", "canceled")
-UPDATES, CANCELED = ("created", "approved", "shipped", "delivered"), 0.05
+UPDATES = ("created", "approved", "shipped", "delivered")
+STATUSES = (*UPDATES, "canceled")
+CANCELED_SHARE = 0.05
+"""The share of orders that are canceled."""
 METHODS = ("card", "boleto", "voucher", "transfer")
 NAMES = ("ana", "ben", "carla", "dmitri", "eva", "farid", "João", "Zoë", "Łukasz", "李雷", "さくら", "민준")
 
@@ -48,8 +50,8 @@ def order_updates(shop: Shop, rng: Random, orders: list[Row]) -> list[Row]:
     """The status updates of each order within the span: created, approved, shipped and delivered, or canceled."""
     rows: list[Row] = []
     for order in orders:
-        time, steps = order.time, list(UPDATES)
-        if rng.random() < CANCELED:
+        time, steps = order.time, list[str](UPDATES)
+        if rng.random() < CANCELED_SHARE:
             steps[rng.randrange(1, len(steps)) :] = ["canceled"]
         for n, status in enumerate(steps):
             time += rng.randrange(5 * MINUTE, 5 * HOUR) if n else 0

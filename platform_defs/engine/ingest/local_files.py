@@ -201,7 +201,8 @@ class LocalFileFinder(FileFinder):
             except OSError as error:
                 self.unlisted[f"{path}/{name}"] = error.strerror or str(error)
                 continue
-            files_by_name |= {} if file is None else {name: file}
+            if file is not None:
+                files_by_name[name] = file
         return files_by_name
 
     def _rotation(self) -> Iterator[tuple[str, str]]:

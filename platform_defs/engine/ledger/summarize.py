@@ -55,7 +55,8 @@ def _source_summary(ledger: Ledger, name: str, upto: int) -> SourceSummary:
     history = ledger.history
     source = history.source(name)
     rows, before = source.table(["accepted", "idle_rule"], 0, upto), source.before or SourceSummary()
-    rules, active_in, idle_since = rows["idle_rule"].drop_null(), _if_summarized(source.active_in, upto), source.first_idle_batch(IDLE)
+    rules = rows["idle_rule"].drop_null()
+    active_in = _if_summarized(source.active_in, upto)
     return SourceSummary(
         accepted=before.accepted + (pc.sum(rows["accepted"]).as_py() or 0),
         accepted_in=last_with_rows(ledger, name, upto) or None,
@@ -63,7 +64,7 @@ def _source_summary(ledger: Ledger, name: str, upto: int) -> SourceSummary:
         active_in=active_in,
         active_at=before.active_at if active_in == before.active_in else _clock_at(history, active_in),
         idle_rule=rules[-1].as_py() if len(rules) else ACTIVE,
-        idle_since=_if_summarized(idle_since, upto),
+        idle_since=_if_summarized(source.first_idle_batch(IDLE), upto),
     )
 
 
