@@ -29,6 +29,8 @@ from platform_defs.setup.ports import is_open
 from platform_defs.spark.java_calls import delete_all
 
 _PORT, _SECRET = "PYSPARK_GATEWAY_PORT", "PYSPARK_GATEWAY_SECRET"
+_CANCEL_S = 10.0
+"""How long Ctrl-C waits until the jobs of this process are cancelled, in seconds."""
 
 
 class ServeError(TidemarkError, RuntimeError):
@@ -169,9 +171,9 @@ def _gateway(record: Served) -> Any:
 
 def _interrupt(_: int, __: FrameType | None) -> None:
     """Cancel the jobs of this process on Ctrl-C; PySpark's own handler would cancel the jobs of all processes."""
-    thread = Thread(target=cancel_jobs)  # the connection of this thread may wait for a job
+    thread = Thread(target=cancel_jobs, daemon=True)  # the connection of this thread may wait for a job
     thread.start()
-    thread.join()
+    thread.join(_CANCEL_S)  # not for ever: this thread may hold a lock of Py4J, which is released as it goes on
     raise KeyboardInterrupt
 
 

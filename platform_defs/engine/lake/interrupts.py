@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from types import FrameType
 from typing import Any, TypeVar, cast
 
+from py4j.protocol import Py4JNetworkError
 from pyspark import SparkContext
 from pyspark.sql import SparkSession
 from pyspark.util import InheritableThread
@@ -31,23 +32,28 @@ def run_to_end(commit: Callable[[], T], spark: SparkSession | None = None) -> T:
     PySpark cancels all jobs on Ctrl-C, so the wait is short. A second interrupt is raised at once.
 
     Args:
-        commit: makes the commit.
+        commit: makes the commit. It is not called if the interrupt comes before its thread has begun.
         spark: the session to activate in the commit's thread; Spark has one active session for each thread.
     """
     if threading.current_thread() is not threading.main_thread():
         return commit()  # signals interrupt only the main thread, which waits for the others
     outcome: Future[T] = Future()
     worker = InheritableThread(target=_run, args=(commit, outcome, spark))
-    worker.start()
     try:
+        worker.start()
         worker.join()
     except BaseException:
-        worker.join()
+        if not outcome.cancel():  # the commit has begun
+            worker.join()
         raise
-    return outcome.result(timeout=0)
+    if not outcome.done():
+        raise Py4JNetworkError("the thread of a commit could not begin: its first call into the JVM failed")
+    return outcome.result()
 
 
 def _run(commit: Callable[[], T], outcome: Future[T], spark: SparkSession | None) -> None:
+    if not outcome.set_running_or_notify_cancel():  # interrupted before the commit began
+        return
     try:
         if spark is not None:
             cast(Any, SparkSession)._get_j_spark_session_class(spark._jvm).setActiveSession(spark._jsparkSession)  # as PySpark does it

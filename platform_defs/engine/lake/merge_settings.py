@@ -8,11 +8,9 @@ from typing import Any
 
 from pyspark.sql import SparkSession
 
+from platform_defs.engine.lake.commit_settings import APPLICATION_ID, METADATA, NUMBER, SOURCE, VECTORS
 from platform_defs.engine.lake.commits import APPLICATION
 
-_METADATA_CONF = "spark.databricks.delta.commitInfo.userMetadata"
-_APPLICATION_CONF, _NUMBER_CONF = "spark.databricks.delta.write.txnAppId", "spark.databricks.delta.write.txnVersion"
-_SOURCE_CONF, _VECTORS_CONF = "spark.databricks.delta.merge.materializeSource", "spark.databricks.delta.merge.deletionVectors.persistent"
 _ONE_AT_A_TIME = Lock()
 
 
@@ -29,14 +27,14 @@ def merge_settings(
         deletion_vectors: whether to mark deleted rows, which takes eight Spark jobs, instead of rewriting the files that contain them.
         stored: whether reading the merged rows twice gives the same rows; otherwise Delta copies them first.
     """
-    settings = {_METADATA_CONF: json.dumps(metadata)}
-    settings |= {} if number is None else {_APPLICATION_CONF: APPLICATION, _NUMBER_CONF: str(number)}
-    settings |= {} if deletion_vectors else {_VECTORS_CONF: "false"}
-    settings |= {_SOURCE_CONF: "none"} if stored else {}
+    settings = {METADATA: json.dumps(metadata)}
+    settings |= {} if number is None else {APPLICATION_ID: APPLICATION, NUMBER: str(number)}
+    settings |= {} if deletion_vectors else {VECTORS: "false"}
+    settings |= {SOURCE: "none"} if stored else {}
     with _ONE_AT_A_TIME:
-        for key, value in settings.items():
-            spark.conf.set(key, value)
         try:
+            for key, value in settings.items():
+                spark.conf.set(key, value)
             yield
         finally:
             for key in settings:

@@ -25,6 +25,7 @@ from pyspark.util import _load_from_socket
 from operators.column_types import types_within
 from platform_defs.engine.formats.values import COMMON_TYPES
 from platform_defs.engine.lake.arrow_rows import all_nullable, arrow_rows
+from platform_defs.engine.lake.commit_settings import COMMIT_SETTINGS
 from platform_defs.engine.lake.lazy_frame import LazyFrame
 from platform_defs.engine.lake.plan_inputs import ROWS_IN_MEMORY, inputs_of, text_bytes
 from platform_defs.engine.lake.plans import analyzed_plan, first_rows, frame_of, has_cached_plans, with_single_partitions
@@ -72,17 +73,6 @@ _RULES = {
     "delta.metric": ("OptimizeConditionalIncrementMetric",),  # for the metrics of a MERGE
 }
 """Rules of Spark's optimizer that small queries are planned without, by package: they take more time than they save."""
-_OF_ONE_COMMIT = [
-    f"spark.databricks.delta.{name}"
-    for name in (
-        "commitInfo.userMetadata",
-        "write.txnAppId",
-        "write.txnVersion",
-        "merge.materializeSource",
-        "merge.deletionVectors.persistent",
-    )
-]
-"""Settings to remove from the copy of a session: another thread's MERGE may have set them at that moment."""
 _MEASURES = "measures"
 _SESSIONS: WeakKeyDictionary[SparkSession, SparkSession] = WeakKeyDictionary()
 _ROWS: WeakKeyDictionary[DataFrame, pa.Table] = WeakKeyDictionary()
@@ -101,17 +91,21 @@ def small_session(spark: SparkSession) -> SparkSession:
                 copy.conf.set(name, value)
             rules = [f"org.apache.spark.sql.{package}.{rule}" for package, names in _RULES.items() for rule in names]
             copy.conf.set(_EXCLUDED_RULES, ",".join(filter(None, [copy.conf.get(_EXCLUDED_RULES, ""), *rules])))
-            for name in _OF_ONE_COMMIT:
+            for name in COMMIT_SETTINGS:  # another thread's MERGE may have set them at that moment
                 copy.conf.unset(name)
             _SESSIONS[spark] = copy
         return _SESSIONS[spark]
 
 
 def own_sessions() -> list[SparkSession]:
-    """The sessions of this process, with the copies for small queries."""
+    """The sessions of this process, with the copies for small queries.
+
+    It takes no lock: the handler of Ctrl-C waits for it, and the interrupted thread may hold the lock of `small_session`.
+    """
     instantiated = SparkSession._instantiatedSession
-    with _ONE_AT_A_TIME:
-        return [*([] if instantiated is None else [instantiated]), *_SESSIONS.values()]
+    copied = [session for reference in _SESSIONS.keyrefs() if (session := reference()) is not None]
+    copies = [copy for session in copied if (copy := _SESSIONS.get(session)) is not None]
+    return [*([] if instantiated is None else [instantiated]), *copies]
 
 
 def plan_if_small(frame: DataFrame) -> DataFrame:

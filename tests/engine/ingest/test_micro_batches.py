@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from py4j.protocol import Py4JNetworkError
 
 from platform_defs.engine import Engine, LawError, LedgerError, ProgressError
 from platform_defs.engine.formats.files import File
@@ -241,6 +242,46 @@ def test_an_interrupt_is_raised_after_the_commit(monkeypatch: pytest.MonkeyPatch
         run_to_end(commit)
     assert joins == [False, False]
     assert committed.is_set()
+
+
+def test_an_interrupt_while_the_thread_starts_is_raised_after_the_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    has_begun, may_commit, committed = threading.Event(), threading.Event(), list[int]()
+    start, join = threading.Thread.start, threading.Thread.join
+
+    def interrupted(thread: threading.Thread) -> None:
+        start(thread)
+        assert has_begun.wait(10)
+        raise KeyboardInterrupt("by hand")
+
+    def joined(thread: threading.Thread, timeout: float | None = None) -> None:
+        may_commit.set()
+        join(thread, timeout)
+
+    def commit() -> None:
+        has_begun.set()
+        may_commit.wait(1)
+        committed.append(1)
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    monkeypatch.setattr(threading.Thread, "join", joined)
+    with pytest.raises(KeyboardInterrupt, match="by hand"):
+        run_to_end(commit)
+    assert committed == [1]
+
+
+def test_an_interrupt_before_the_thread_starts_prevents_the_commit(monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupted(_: threading.Thread) -> None:
+        raise KeyboardInterrupt("by hand")
+
+    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    with pytest.raises(KeyboardInterrupt, match="by hand"):
+        run_to_end(lambda: pytest.fail("committed"))
+
+
+def test_a_commit_whose_thread_cannot_call_the_jvm_is_an_error_of_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(threading.Thread, "run", lambda _: None)
+    with pytest.raises(Py4JNetworkError, match="the thread of a commit could not begin"):
+        run_to_end(lambda: 7)
 
 
 def test_a_commit_returns_its_result_or_raises_its_error() -> None:

@@ -26,6 +26,7 @@ from platform_defs.engine.lake.small_queries import (
     materialize,
     materialize_and_count,
     materialize_and_measure,
+    own_sessions,
     plan_if_small,
     small_session,
 )
@@ -53,6 +54,12 @@ EVERY_TYPE = {
     "entries": "map('a', id, 'b', null)",
     "nested": "struct(id as n, array(struct(date'1582-10-04' as d)) as list)",
 }
+
+
+def test_the_own_sessions_are_found_while_a_thread_copies_one() -> None:
+    """The handler of Ctrl-C looks for them in another thread, and waits, while the interrupted thread may copy a session."""
+    with ThreadPoolExecutor() as pool, small_queries._ONE_AT_A_TIME:
+        assert len(pool.submit(own_sessions).result(timeout=10)) >= 0
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ import sys
 import textwrap
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from threading import Thread
+from threading import Lock, Thread
 from types import SimpleNamespace
 from typing import Any, cast
 
@@ -19,6 +19,7 @@ from pyspark.sql import SparkSession
 
 from platform_defs.settings import Settings
 from platform_defs.setup.ports import HOST
+from platform_defs.spark import served
 from platform_defs.spark.served import ServeError, attach_session, served_session, serving_session
 from platform_defs.spark.session import spark_config
 from tests.support.java_objects import objects_of
@@ -67,6 +68,15 @@ def test_a_file_that_records_no_running_process_is_ignored(tmp_path: Path, text:
 def test_a_process_with_another_configuration_does_not_attach(tmp_path: Path) -> None:
     with serving_session(session_of(), CONFIG, tmp_path / "session.json"):
         assert attach_session(tmp_path / "session.json", CONFIG | {"spark.driver.memory": "9g"}) is None
+
+
+def test_ctrl_c_does_not_wait_for_ever_for_the_end_of_jobs(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The thread that cancels them may wait for a lock that the interrupted thread holds."""
+    lock = Lock()
+    monkeypatch.setattr(served, "_CANCEL_S", 0.01)
+    monkeypatch.setattr(served, "cancel_jobs", lock.acquire)
+    with lock, pytest.raises(KeyboardInterrupt, match=r"^$"):
+        served._interrupt(signal.SIGINT, None)
 
 
 MILLISECOND = "java_method('java.lang.Thread', 'sleep', id - id + 1)"
