@@ -27,6 +27,8 @@ _FAULT = re.compile(
 _FAULTS_OF_DISK = {errno.EIO, errno.EMFILE, errno.ENFILE, errno.ESTALE, errno.ETIMEDOUT}
 _OS_ERROR = re.compile(r"\(os error (\d+)\)")
 """The operating system's number in an error of deltalake."""
+_JAVA_FAULT = re.compile(r"(?:(?<=\()|(?<=: ))(?:Input/output error|Too many open files|Stale (?:NFS )?file handle|Connection timed out)")
+"""The operating system's text for these faults in an error of Java, such as `FileNotFoundException: /a (Too many open files)`."""
 _MESSAGE = re.compile(r'message: "([^"]+)"')
 """The operating system's reason in the details of an error of `obstore`."""
 
@@ -50,7 +52,7 @@ def data_exception(error: BaseException | None) -> str | None:
 def store_reason(error: Exception) -> str:
     """The reason of an error, in one line. Of an answer of S3, only the code and the message: the rest may quote the access key."""
     if isinstance(error, (PySparkException, Py4JJavaError)):
-        sign = _FAULT.search(str(error))
+        sign = _FAULT.search(str(error)) or _JAVA_FAULT.search(str(error))
         return ": ".join([spark_condition(error), *([sign[0]] if sign else [])])
     text = str(error)
     if answer := _ANSWER.search(text):
@@ -59,7 +61,7 @@ def store_reason(error: Exception) -> str:
     lines = [line for part in text_without_details.splitlines() if (line := _TREE.sub("", part).strip().rstrip("."))]
     lines += _MESSAGE.findall(details)[-1:]
     joined = ": ".join(lines)
-    shown = joined if len(joined) <= _LONGEST_REASON else f"{lines[0][:_LONGEST_REASON]}: {lines[-1]}"
+    shown = joined if len(joined) <= _LONGEST_REASON else ": ".join(line[:_LONGEST_REASON] for line in dict.fromkeys((lines[0], lines[-1])))
     return shown or type(error).__name__
 
 
@@ -71,7 +73,7 @@ def is_fault_of_store(error: Exception) -> bool:
 def is_fault_of_disk(error: Exception) -> bool:
     """Whether the operating system could not read a file for a reason that may pass, such as an I/O error or too many open files."""
     numbers = {getattr(error, "errno", None), *map(int, _OS_ERROR.findall(str(error)))}
-    return not numbers.isdisjoint(_FAULTS_OF_DISK)
+    return not numbers.isdisjoint(_FAULTS_OF_DISK) or bool(_JAVA_FAULT.search(str(error)))
 
 
 class LakeError(TidemarkError, RuntimeError):

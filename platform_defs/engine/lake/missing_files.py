@@ -24,7 +24,8 @@ def naming_lost_files(lake: Lake, tables: Iterable[str]) -> Iterator[None]:
 
     Raises:
         LakeError: a data file is missing or unreadable; the text names the table, the file and, if the log has statistics, the batches.
-            Or the store of a lake behind a URI refused a request or cannot be reached; then the text names no file.
+            Or the store of a lake behind a URI refused a request or cannot be reached, or a disk has a fault that may pass; then the text
+            names no file.
     """
     try:
         yield
@@ -33,7 +34,8 @@ def naming_lost_files(lake: Lake, tables: Iterable[str]) -> Iterator[None]:
             raise LakeError.no_store(lake.root, error) from error
         for table in tables:
             for file in lost_files(lake, table, error):
-                raise LakeError.missing_file(table, file, _batches(lake.delta_for_reading(table), file)) from error
+                fault = lake.passing_fault(table, error)
+                raise fault or LakeError.missing_file(table, file, _batches(lake.delta_for_reading(table), file)) from error
         raise
 
 

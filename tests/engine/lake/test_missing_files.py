@@ -1,13 +1,16 @@
 """Deleted or corrupted data files: nothing is computed without them. The error names the table, a deleted file and its batches."""
 
+import errno
 import re
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
+from deltalake.exceptions import DeltaError
 from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
@@ -17,6 +20,7 @@ from platform_defs.engine import Engine, LedgerError, ProgressError
 from platform_defs.engine.ingest.stream import Stream
 from platform_defs.engine.inputs.stored_rows import read_log
 from platform_defs.engine.lake.errors import LakeError
+from platform_defs.engine.lake.missing_files import naming_lost_files
 from platform_defs.engine.lake.tables import Lake
 from tests.conftest import MakeEngine
 from tests.support.clock import Clock
@@ -72,6 +76,25 @@ def test_a_running_stream_names_a_lost_file(tmp_path: Path, monkeypatch: pytest.
     monkeypatch.setattr(Stream, "run", fail)
     with pytest.raises(LakeError, match=missing_file("events/l", file, 1)):
         engine.ingest("1 second")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        pytest.param(lambda file: OSError(errno.EMFILE, "Too many open files", file), id="of Python"),
+        pytest.param(lambda file: DeltaError(f"Unable to open file {file}: Too many open files (os error 24)"), id="of deltalake"),
+        pytest.param(lambda file: PySparkException(f"FileNotFoundException: {file} (Too many open files)"), id="of Spark"),
+    ],
+)
+def test_a_fault_of_the_disk_that_may_pass_is_not_the_loss_of_a_file(tmp_path: Path, error: Callable[[str], Exception]) -> None:
+    lake = Lake(str(tmp_path))
+    write_deltalake(lake.path("t"), pa.table({"seq": pa.array([1], pa.int64())}))
+    [file] = Path(lake.path("t")).glob("*.parquet")
+    with (
+        pytest.raises(LakeError, match=r"^t cannot be read now \(.*Too many open files.*\)\. Nothing was changed"),
+        naming_lost_files(lake, ["t"]),
+    ):
+        raise error(str(file))
 
 
 @pytest.mark.parametrize("damage", ["deleted", "cut"])

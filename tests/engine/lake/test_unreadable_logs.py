@@ -15,7 +15,7 @@ from assets.contracts import DerivedAsset
 from operators import Aggregate, TopK, Tumbling, WindowedAggregate
 from platform_defs.engine import Engine
 from platform_defs.engine.lake import commits, leases, opened_tables, reads, root
-from platform_defs.engine.lake.errors import LakeError, UnreadableLogError
+from platform_defs.engine.lake.errors import LakeError, UnreadableLogError, store_reason
 from platform_defs.engine.lake.tables import Lake
 from tests.conftest import CopyEngine, MakeEngine
 from tests.support.small_sources import HOUR, Event, join, land, law_violations, source
@@ -156,6 +156,11 @@ def test_a_commit_that_lost_its_last_lines_stops_every_computation_from_it(engin
             act()
     assert after.ledger.head == 3
     assert after.accounts.count_differences("pairs") == {("l", 3): (2, 0)}
+
+
+def test_a_long_reason_is_cut_and_given_once() -> None:
+    assert store_reason(OSError("x" * 300)) == "x" * 200
+    assert store_reason(OSError("\n".join(["x" * 150, "y", "z" * 250]))) == f"{'x' * 150}: {'z' * 200}"
 
 
 def test_a_store_that_cannot_be_reached_is_an_error_with_the_cause_and_what_is_legal(monkeypatch: pytest.MonkeyPatch) -> None:
