@@ -14,7 +14,7 @@ from platform_defs.engine.formats.files import File, FileRecords
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.batches import Batches
-from platform_defs.engine.ledger.clocks import CLOCK_STEP, first_time, is_set_back, processing_times, time_at, time_of_batch
+from platform_defs.engine.ledger.clocks import CLOCK_STEP, first_time, is_reset, is_set_back, processing_times, time_at, time_of_batch
 from platform_defs.engine.ledger.columns import pc
 from platform_defs.engine.ledger.errors import LedgerError
 from platform_defs.engine.ledger.history import History
@@ -122,7 +122,10 @@ class Ledger(KnownBatches):
         return first, processing_times(history.clocks.between(first, head))
 
     def processing_time(self, seq: int) -> int | None:
-        """The processing time that a batch had while it was the newest, in epoch ms; None for 0, before the first batch."""
+        """The processing time that a batch had while it was the newest, in epoch ms; None for 0, before the first batch.
+
+        `seq` is at most `head`, and not below the last summarized batch, because the times of the batches before it are not known.
+        """
         return self.processing_times(seq, seq - 1)[1][0].as_py() if seq else None
 
     def was_clock_set_back(self, after: int, head: int) -> bool:
@@ -215,7 +218,7 @@ class Ledger(KnownBatches):
         if seqs != list(range(head + 1, head + 1 + len(seqs))):
             raise LedgerError(f"batches {seqs} do not follow the ledger's newest, {head}")
         clock = self._clock()
-        if head and clock < history.clocks[0]:  # a clock that is behind the first batch's is wrong, and not recorded
+        if head and is_reset(clock, history.clocks):
             clock = history.times[-1] + 1
         self._store.append(table_of(tuple(_with_clock(row, clock) for row in batch) for batch in batches))
 

@@ -12,7 +12,8 @@ from tests.support.clock import Clock
 from tests.support.memory_ledger import memory_ledger
 from tests.support.small_sources import source
 
-MINUTE, HOUR, YEAR = 60_000, 3_600_000, 31_536_000_000
+MINUTE, HOUR, DAY, YEAR = 60_000, 3_600_000, 86_400_000, 31_536_000_000
+IN_2021, IN_2026 = 51 * YEAR, 56 * YEAR
 
 
 @dataclass(frozen=True)
@@ -41,6 +42,17 @@ JUMPS = [
     Jump("a year ahead, and correct again", (HOUR, YEAR, 2 * HOUR, 3 * HOUR), (HOUR, 2 * HOUR, 2 * HOUR, 3 * HOUR), (3,)),
     Jump("a year ahead twice", (HOUR, YEAR, 2 * HOUR, 2 * YEAR, 3 * HOUR), (HOUR, 2 * HOUR, 2 * HOUR, 3 * HOUR, 3 * HOUR), (3, 5)),
     Jump("a clock that was reset", (HOUR, 5, 2 * HOUR), (HOUR, HOUR + 1, 2 * HOUR)),
+    Jump(
+        "a clock that was reset to 2021 after more than a day",
+        (IN_2026, IN_2026 + DAY + 1, IN_2021, IN_2026 + 2 * DAY),
+        (IN_2026, IN_2026 + DAY + 1, IN_2026 + DAY + 2, IN_2026 + 2 * DAY),
+    ),
+    Jump(
+        "a first batch a year ahead",
+        (IN_2021 + YEAR, IN_2021 + YEAR + DAY, IN_2021, IN_2021 + HOUR),
+        (IN_2021, IN_2021, IN_2021, IN_2021 + HOUR),
+        (3,),
+    ),
 ]
 
 
@@ -78,6 +90,12 @@ def test_silence_is_measured_after_a_clock_jump_without_a_later_batch() -> None:
     assert _idle(ledger) == {"l", "r", "x"}
     clock.now = 10 * HOUR + MINUTE
     assert _idle(ledger) == set()
+
+
+def test_silence_is_measured_after_a_first_batch_in_the_future() -> None:
+    ledger, clock = _ledger(IN_2021 + YEAR, IN_2021, IN_2021 + HOUR, sources="lr")
+    clock.now = IN_2021 + HOUR + MINUTE
+    assert (ledger.first_batch_at(), _idle(ledger)) == (IN_2021, {"r", "x"})
 
 
 def test_a_first_batch_in_the_future_counts_from_the_present() -> None:
