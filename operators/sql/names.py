@@ -62,6 +62,5 @@ def conjuncts(tree: Tree | None) -> list[Tree]:
     """The conditions that AND combines: one for any other expression, none for None."""
     if tree is None:
         return []
-    if isinstance(tree, exp.Paren) and isinstance(tree.this, exp.And):
-        return conjuncts(tree.this)
-    return [*conjuncts(tree.left), *conjuncts(tree.right)] if isinstance(tree, exp.And) else [tree]
+    inner = tree.unnest()
+    return [*conjuncts(inner.left), *conjuncts(inner.right)] if isinstance(inner, exp.And) else [tree]

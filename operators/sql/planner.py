@@ -157,8 +157,8 @@ class Planner:
 
     def _semi(self, left: Scope, tree: Tree, read: ReadColumns) -> Scope:
         """The left rows with a match (EXISTS, IN), or without one (NOT EXISTS, NOT IN)."""
-        is_anti, condition = (True, tree.this) if isinstance(tree, exp.Not) else (False, tree)
-        condition = condition.unnest()
+        outer = tree.unnest()
+        is_anti, condition = (True, outer.this.unnest()) if isinstance(outer, exp.Not) else (False, outer)
         inner = condition.this if isinstance(condition, exp.Exists) else condition.args["query"].this
         while isinstance(inner, exp.Subquery):
             check_inner(inner)
@@ -173,7 +173,7 @@ class Planner:
             _add_tables(inner_condition, right, left)
         if isinstance(condition, exp.In):
             _add_tables(condition.this, left, right)
-            conditions = [*conditions, exp.EQ(this=condition.this.copy(), expression=_first_column(inner, right))]
+            conditions = [*conditions, exp.EQ(this=condition.this.copy(), expression=_first_column(inner, right, left))]
         return join(sort_conditions(left, right, conditions), "anti" if is_anti else "semi", read)
 
 
@@ -237,17 +237,19 @@ def _is_used(clause: Tree, how: How, left: Scope, right: Scope, later: Sequence[
 
 
 def _is_semi(tree: Tree) -> bool:
-    condition = tree.this.unnest() if isinstance(tree, exp.Not) else tree
+    outer = tree.unnest()
+    condition = outer.this.unnest() if isinstance(outer, exp.Not) else outer
     return isinstance(condition, exp.Exists) or (isinstance(condition, exp.In) and condition.args.get("query") is not None)
 
 
-def _first_column(inner: Tree, right: Scope) -> Tree:
-    """The column of a subquery of IN, with its table."""
+def _first_column(inner: Tree, right: Scope, left: Scope) -> Tree:
+    """The expression that a subquery of IN selects, with the tables of its columns."""
     if len(inner.expressions) != 1:
         raise SqlError.refused("IN with several columns", "one column is compared", "write EXISTS with an equality for each column")
     column = inner.expressions[0].unalias().copy()
     if isinstance(column, exp.Column) and not column.table:
         column.set("table", exp.to_identifier(next(iter(right.tables))))
+    _add_tables(column, right, left)
     return column
 
 

@@ -110,7 +110,9 @@ class Scope:
     def condition(self, conditions: Sequence[Tree]) -> str | None:
         """Conditions combined by AND, in Spark SQL; None if there are none."""
         texts = [self.sql(condition) for condition in conditions]
-        return " AND ".join(f"({text})" for text in texts) if len(texts) > 1 else (texts or [None])[0]
+        if len(texts) > 1:
+            return " AND ".join(f"({text})" for text in texts)
+        return texts[0] if texts else None
 
     def replace_names(self, tree: Tree) -> Tree:
         """An expression with its names replaced by columns of the relation."""

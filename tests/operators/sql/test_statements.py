@@ -173,6 +173,20 @@ def test_columns_of_one_name_are_numbered_as_in_flink():
     assert relation("SELECT id, id FROM a").columns == ("id", "id0")
 
 
+@pytest.mark.parametrize(
+    ("plain", "bracketed"),
+    [
+        (f"EXISTS (SELECT 1 FROM b WHERE {WITHIN})", f"(EXISTS (SELECT 1 FROM b WHERE {WITHIN}))"),
+        (f"NOT EXISTS (SELECT 1 FROM b WHERE {WITHIN})", f"((NOT (EXISTS (SELECT 1 FROM b WHERE {WITHIN}))))"),
+        (f"v > 1 AND EXISTS (SELECT 1 FROM b WHERE {WITHIN})", f"((v > 1 AND (EXISTS (SELECT 1 FROM b WHERE (({WITHIN}))))))"),
+        (f"a.k IN (SELECT b.k FROM b WHERE {WITHIN})", f"(a.k IN (SELECT (k) FROM b WHERE {WITHIN}))"),
+        (f"a.k IN (SELECT UPPER(b.k) FROM b WHERE {WITHIN})", f"k IN (SELECT UPPER(k) FROM b WHERE {WITHIN})"),
+    ],
+)
+def test_brackets_and_names_without_their_table_do_not_change_a_semi_join(plain: str, bracketed: str):
+    assert relation(f"SELECT id FROM a WHERE {bracketed}") == relation(f"SELECT id FROM a WHERE {plain}")
+
+
 def test_using_is_an_equality():
     found = applied_operator(relation("SELECT v, w FROM a JOIN b USING (k) WHERE at_time BETWEEN ts AND ts + INTERVAL '1' HOUR"))
     assert found is not None
