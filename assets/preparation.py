@@ -18,6 +18,7 @@ from operators.nondeterministic import CHANCE, CLOCK, FILES, SESSION, is_time_of
 ALL = "*"
 _OPEN = (TokenType.L_PAREN, TokenType.L_BRACKET, TokenType.L_BRACE)
 _CLOSE = (TokenType.R_PAREN, TokenType.R_BRACKET, TokenType.R_BRACE)
+_NESTED_TYPES = (TokenType.ARRAY, TokenType.MAP, TokenType.STRUCT)
 _NONDETERMINISTIC = CHANCE | CLOCK | FILES | SESSION
 _DETERMINISTIC = (
     "expressions without random numbers and the clock: results are computed again and compared; read a time from a column. "
@@ -70,7 +71,7 @@ class Preparation:
         if self.where is not None:
             check_sql("where", self.where)
             _check_row_by_row("where", self.where, self._condition)
-            if isinstance(self._condition, exp.Alias | exp.Star):
+            if isinstance(self._condition, exp.Alias | exp.Star) or isinstance(self._condition.this, exp.Star):
                 raise _invalid_sql("where", self.where)
         for item in self._items:
             _check_row_by_row("select", item.sql, item.tree)
@@ -154,21 +155,30 @@ class Preparation:
 
 
 def _split(select: str) -> Iterator[str]:
-    """The items of a list, which commas outside of brackets and quotes separate."""
-    depth = start = 0
-    for token in _tokens(select):
-        depth += (token.token_type in _OPEN) - (token.token_type in _CLOSE)
-        if token.token_type == TokenType.COMMA and depth == 0:
+    """The items of a list, which commas outside of brackets, types and quotes separate."""
+    opened, before, start = list[TokenType](), None, 0
+    for token in _tokens("select", select):
+        kind = token.token_type
+        if kind in _OPEN or (kind == TokenType.LT and before in _NESTED_TYPES):
+            opened.append(kind)
+        elif opened and (kind in _CLOSE or (kind == TokenType.GT and opened[-1] == TokenType.LT)):
+            opened.pop()
+        elif kind == TokenType.COMMA and not opened:
             yield select[start : token.start].strip()
             start = token.end + 1
+        before = kind
     yield select[start:].strip()
 
 
-def _tokens(select: str) -> list[Token]:
+def _tokens(parameter: str, sql: str) -> list[Token]:
+    """The tokens of a text, without a semicolon, which Spark does not accept in an expression."""
     try:
-        return sqlglot.tokenize(select, dialect="spark")
+        tokens = sqlglot.tokenize(sql, dialect="spark")
     except SqlglotError as error:
-        raise _invalid_sql("select", select) from error
+        raise _invalid_sql(parameter, sql) from error
+    if any(token.token_type == TokenType.SEMICOLON for token in tokens):
+        raise _invalid_sql(parameter, sql)
+    return tokens
 
 
 def _read_item(sql: str) -> _Item:
@@ -182,6 +192,7 @@ def _read_item(sql: str) -> _Item:
 
 def _expression(parameter: str, sql: str) -> exp.Expr:
     """The one expression of a text."""
+    _tokens(parameter, sql)
     try:
         tree = sqlglot.parse_one(f"SELECT {sql}", dialect="spark")
     except SqlglotError as error:

@@ -21,6 +21,8 @@ COLUMNS = ["a", "b", "kind"]
         ("* EXCEPT (A, kind), a + 1 AS a", {"b": "`b`", "a": "a + 1 AS a"}),
         ("'it''s, so' AS c, struct(a, b) d", {"c": "'it''s, so' AS c", "d": "struct(a, b) d"}),
         ("concat_ws(',', array(a, b)) AS both", {"both": "concat_ws(',', array(a, b)) AS both"}),
+        ("a::MAP<STRING, ARRAY<INT>> AS m, b", {"m": "a::MAP<STRING, ARRAY<INT>> AS m", "b": "b"}),
+        ("a < 3 AS few, b > 2 AS many", {"few": "a < 3 AS few", "many": "b > 2 AS many"}),
     ],
 )
 def test_the_columns_are_those_of_sqls_select(select: str, columns: dict[str, str]) -> None:
@@ -36,6 +38,9 @@ ONE_ROW, NO_CLOCK = "legal: expressions over one row", "legal: expressions witho
         ({"where": ""}, r"`where` is ''; legal: a SQL expression"),
         ({"where": "a >"}, r"`where` is 'a >'; legal: SQL over the columns"),
         ({"where": "a, b"}, r"`where` is 'a, b'; legal: SQL over the columns"),
+        ({"where": "a > 0;"}, r"`where` is 'a > 0;'; legal: SQL over the columns"),
+        ({"where": "x.*"}, r"`where` is 'x\.\*'; legal: SQL over the columns"),
+        ({"select": "a, b;"}, r"`select` is 'a, b;'; legal: SQL over the columns"),
         ({"where": "a AS b"}, r"`where` is 'a AS b'; legal: SQL over the columns"),
         ({"where": "a GROUP BY a"}, r"legal: SQL over the columns"),
         ({"where": "sum(a) > 1"}, ONE_ROW),
