@@ -1,7 +1,7 @@
 """YAML text as plain data, with fewer conversions than YAML 1.2 has, and no key that is given twice.
 
 Only `true`, `false`, `null`, `~`, an empty value and decimal numbers are converted. All else is text: `on`, `no`, `10:30`, `010` and dates,
-as in YAML 1.2, and also `True`, `NULL`, `0x1F`, `0o17`, `.inf` and `.nan`.
+as in YAML 1.2, and also `True`, `NULL`, `0x1F`, `0o17`, `.inf` and `.nan`. A value with a tag, such as `!!set`, has the type of the tag.
 """
 
 import re
@@ -38,6 +38,9 @@ def parse(text: str) -> Any:
     """The data of one YAML document.
 
     Raises:
-        yaml.YAMLError: the text is not one YAML document, or a key is given twice.
+        yaml.YAMLError: the text is not one YAML document, a key is given twice, or a value does not have the type of its tag.
     """
-    return yaml.load(text, _Loader)
+    try:
+        return yaml.load(text, _Loader)
+    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:  # of PyYAML; their texts may quote a password
+        raise yaml.YAMLError("a value does not have the type of its tag, or is a number with too many digits") from error

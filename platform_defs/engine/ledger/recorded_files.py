@@ -29,12 +29,16 @@ class RecordedFiles:
         """The files of a source in the batches up to `head`."""
         with self._mutex:
             if head > self._upto:
-                for part in self._store.rows(_COLUMNS, self._upto, head):
-                    for name in pc.unique(part["source"]).to_pylist():
-                        offsets = pc.list_flatten(part.filter(pc.equal(part["source"], name))["offsets"].combine_chunks())
-                        self._files.setdefault(name, KnownFiles()).add(offsets)
+                added = [new for part in self._store.rows(_COLUMNS, self._upto, head) for new in _offsets_by_source(part)]
+                for name, offsets in added:  # after all parts are read: a fault while they are read must not add some of them
+                    self._files.setdefault(name, KnownFiles()).add(offsets)
                 self._upto = head
             return self._files.get(source) or KnownFiles()
+
+
+def _offsets_by_source(part: pa.Table) -> Iterator[tuple[str, pa.Array]]:
+    for name in pc.unique(part["source"]):
+        yield name.as_py(), pc.list_flatten(part.filter(pc.equal(part["source"], name))["offsets"].combine_chunks())
 
 
 def offsets_in_order(store: LedgerStore, source: str, head: int) -> list[tuple[int, str]]:

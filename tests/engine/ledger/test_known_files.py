@@ -1,9 +1,12 @@
 """The files that a ledger has recorded are recognized, at any present path of their folder."""
 
+import errno
 import os
 import random
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -12,9 +15,11 @@ from hypothesis import strategies as st
 
 from platform_defs.engine.formats.files import File, FileRecords
 from platform_defs.engine.ledger.known_files import KnownFiles
+from platform_defs.engine.ledger.recorded_files import RecordedFiles
+from platform_defs.engine.ledger.rows import table_of
 from tests.engine.source_batches import source_batch
 from tests.support.file_walk import landed_files
-from tests.support.memory_ledger import memory_ledger
+from tests.support.memory_ledger import MemoryLedgerStore, memory_ledger
 
 NAMES = ["1.jsonl", "2026/1.jsonl", "l/1.jsonl", "a b.jsonl", "ä%41|x.jsonl", "file:x/1.jsonl", ".x/~(1).jsonl"]
 NAMES += ["m\udcfcller.jsonl", "m\udcf6ller.jsonl", "m\ufffdller.jsonl", "m%FCller.jsonl", "d\udcfc/ü.jsonl"]  # not UTF-8
@@ -54,6 +59,25 @@ def test_a_read_file_is_recognized_after_its_folder_moved(name: str, offset: obj
     assert (found.has_present_state(same), found.has_present_state(other), found.has_present_state(changed)) == (True, False, False)
     assert (_is_recorded(found, changed), _is_recorded(found, other)) == (True, False)
     assert found.with_fault(changed).fault is not None
+
+
+def test_a_fault_while_files_are_read_adds_none_of_them_twice(monkeypatch: pytest.MonkeyPatch) -> None:
+    batches = [(source_batch("l", n, offsets=(f"./{n}|1|1",)),) for n in (1, 2)]
+    store = MemoryLedgerStore()
+    for batch in batches:
+        store.append(table_of([batch]))
+        store.refresh()
+    recorded, rows = RecordedFiles(store), store.rows
+
+    def fail(*arguments: Any) -> Iterator[pa.Table]:
+        yield next(rows(*arguments))
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(store, "rows", fail)
+    with pytest.raises(OSError, match="Input/output error"):
+        recorded.files_of("l", 2)
+    monkeypatch.setattr(store, "rows", rows)
+    assert len(recorded.files_of("l", 2)) == 2
 
 
 @pytest.mark.parametrize("folder", [None, "/l"], ids=["whole path", "path below the folder"])

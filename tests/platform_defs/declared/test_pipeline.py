@@ -317,6 +317,12 @@ def test_what_is_not_listed_is_text(text: str):
     assert parse(text) == text
 
 
+@pytest.mark.parametrize("text", ["!!bool x", "!!timestamp x", "!!int ''", "!!int s3cret", "!!float ''", "!!map [b]", "1" * 5_000])
+def test_a_value_without_the_type_of_its_tag_is_an_error_that_does_not_quote_it(text: str):
+    with pytest.raises(yaml.YAMLError, match=r"^a value does not have the type of its tag, or is a number with too many digits$"):
+        parse(f"a: {text}")
+
+
 def test_few_scalars_are_no_text():
     found = parse("{a: on, b: no, c: 10:30, d: 010, e: 2026-03-01, f: 1.5, g: -3, h: true, i: null, j: , k: 1_000, l: '3'}")
     assert [*found.values()] == ["on", "no", "10:30", "010", "2026-03-01", 1.5, -3, True, None, None, "1_000", "3"]
