@@ -8,7 +8,7 @@ from pyspark.sql.types import LongType, StructField, StructType, TimestampType
 
 from assets.contracts import ENGINE_COLUMNS, SourceContract
 from assets.factories.keys import event_key
-from assets.factories.metadata import table_schema, time_metadata
+from assets.factories.metadata import ENGINE_DESCRIPTIONS, table_schema, time_metadata
 from assets.factories.pool import SPARK
 from assets.factories.sentences import count, duration
 from assets.ports import EnginePort, SourceBatchPort
@@ -57,7 +57,7 @@ def _spec(contract: SourceContract) -> dg.AssetSpec:
         tags=contract.tags,
         description=_description(contract),
         metadata={
-            "dagster/column_schema": table_schema(_log_schema(contract)),
+            "dagster/column_schema": table_schema(_log_schema(contract), added=ENGINE_DESCRIPTIONS),
             "event_time": contract.event_time,
             "unique_key": list(contract.unique_key),
         },

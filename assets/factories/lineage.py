@@ -8,7 +8,7 @@ import dagster as dg
 
 from assets.contracts import DerivedAsset, SourceContract
 from assets.factories.keys import event_key
-from assets.factories.metadata import COLUMN_DESCRIPTIONS, table_schema
+from assets.factories.metadata import COLUMN_DESCRIPTIONS, ENGINE_DESCRIPTIONS, table_schema
 from assets.operator_parameters import first_operator
 from assets.ports import EnginePort
 from assets.shape import Shape
@@ -33,7 +33,9 @@ def column_metadata(engine: EnginePort, derived: DerivedAsset) -> dict[str, Any]
     schema = engine.views.table(derived.name).schema
     described = column_descriptions(engine, derived, schema.names)
     lineage = column_lineage(engine, derived, schema.names)
-    return {"dagster/column_schema": table_schema(schema, described), "dagster/column_lineage": lineage}
+    of_sources = lineage.deps_by_column.keys() - ENGINE_DESCRIPTIONS.keys()  # a source may have a column `rank`
+    added = {name: text for name, text in COLUMN_DESCRIPTIONS.items() if name not in of_sources}
+    return {"dagster/column_schema": table_schema(schema, described, added), "dagster/column_lineage": lineage}
 
 
 def column_descriptions(engine: EnginePort, derived: DerivedAsset, columns: Sequence[str]) -> dict[str, str]:
@@ -86,7 +88,7 @@ def _descriptions_from_source(engine: EnginePort, derived: DerivedAsset, source:
     descriptions: dict[str, str] = {}
     for column in columns:
         origins = {dep.column_name for dep in _column_deps(engine, derived, column) if dep.asset_key == event_key(source.name)}
-        texts = [comments.get(name) or COLUMN_DESCRIPTIONS.get(name) for name in origins]
+        texts = [comments.get(name) or ENGINE_DESCRIPTIONS.get(name) for name in origins]
         if len(texts) == 1 and texts[0]:
             descriptions[column] = texts[0]
     return descriptions

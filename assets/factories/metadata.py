@@ -17,11 +17,14 @@ from operators.process_count_window import RESULT_NUMBER
 from operators.triggers import IS_FINAL, ROWS_SEEN
 from operators.windowed_aggregate import GROUPING_ID
 
-COLUMN_DESCRIPTIONS = {
+ENGINE_DESCRIPTIONS = {
     SEQ: "the number of the ledger batch with which the row was ingested",
     ARRIVAL: "the row's order in its batch",
     EVENT_TIME: "the event time, floored to 1 ms",
     EVENT_TIME_RAW: "the event time before it was floored, in µs",
+}
+"""The columns that the engine adds to the rows of a source, with their descriptions. No source may have a column of these names."""
+COLUMN_DESCRIPTIONS = ENGINE_DESCRIPTIONS | {
     RESULT_TIME: "the event time of the result",
     FINAL_AT: "the watermark at which the result is final",
     WINDOW_START: "the start of the window",
@@ -53,14 +56,17 @@ def code_metadata(derived: DerivedAsset) -> dict[str, str]:
     return {"code_without_version": ", ".join(parts)} if parts else {}
 
 
-def table_schema(struct: StructType, described: Mapping[str, str] = MappingProxyType({})) -> dg.TableSchema:
+def table_schema(
+    struct: StructType, described: Mapping[str, str] = MappingProxyType({}), added: Mapping[str, str] = COLUMN_DESCRIPTIONS
+) -> dg.TableSchema:
     """A Spark schema as a Dagster table schema.
 
     Args:
         struct: the schema; a column's comment is its description.
-        described: descriptions of columns without a comment, by name. For a column that it does not name, `COLUMN_DESCRIPTIONS` is used.
+        described: descriptions of columns without a comment, by name.
+        added: descriptions of the columns that are added to rows, for those that `described` does not name.
     """
-    return dg.TableSchema([_column(field, {**COLUMN_DESCRIPTIONS, **described}) for field in struct.fields])
+    return dg.TableSchema([_column(field, {**added, **described}) for field in struct.fields])
 
 
 def _column(field: StructField, described: Mapping[str, str]) -> dg.TableColumn:

@@ -35,13 +35,14 @@ class StreamOutput:
 
     @contextmanager
     def framed(self, landing: str, every: str) -> Iterator[None]:
-        """Print a line before the stream starts, and one when it has ended.
+        """Print a line before the stream starts, with the sources and with those that read topics of Kafka, and one when it has ended.
 
         Args:
             landing: the folder with a folder of input files for each source.
             every: the interval at which the stream looks for new input, as the user wrote it.
         """
-        self._print(f"Watching {landing} for files of {', '.join(self._engine.sources)} every {every}. Ctrl-C ends it.")
+        topics = f", and the topics of {', '.join(self._engine.topics)}," if self._engine.topics else ""
+        self._print(f"Watching {landing} for files of {', '.join(self._engine.sources)}{topics} every {every}. Ctrl-C ends it.")
         try:
             yield
         finally:
@@ -58,11 +59,9 @@ class StreamOutput:
         """Print, by table, the number of rows that were added, or of changes of an upserted table."""
         rows = {name: sum(step.rows for step in steps_of_table) for name, steps_of_table in steps.items()}
         upserted = {name for name in rows if self._engine.assets[name].operator.emits.upserts}
-        added, changed = (
-            ", ".join(f"{name} {number:,}" for name, number in rows.items() if number and (name in upserted) == upserts)
-            for upserts in (False, True)
-        )
-        clauses = [*([f"rows added: {added}"] if added else []), *([f"changes: {changed}"] if changed else [])]
+        added = [f"{name} {number:,}" for name, number in rows.items() if number and name not in upserted]
+        changed = [f"{name} {number:,}" for name, number in rows.items() if number and name in upserted]
+        clauses = [f"{label}: {', '.join(texts)}" for label, texts in (("rows added", added), ("changes", changed)) if texts]
         if clauses:
             self._print(f"  {'; '.join(clauses)}; {took_s:.1f} s")
 

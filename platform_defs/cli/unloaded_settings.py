@@ -1,11 +1,13 @@
 """Warns if a command uses the example shop, but the current folder has the settings of another pipeline, which were not loaded."""
 
+import re
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
 from platform_defs.settings import is_set
 
 _VARIABLE = "TIDEMARK_PIPELINE"
+_ASSIGNMENT = re.compile(rf"^\s*(?:export\s+)?{_VARIABLE}=\S", re.MULTILINE)
 _WARNING = f"{_VARIABLE} is not set, so this command uses the example shop; to load the settings of this folder: set -a; . ./.env; set +a"
 _WITHOUT_PIPELINE = ("demo", "new", "serve", "spark-config", "sql")
 """Commands that do not use the configured pipeline."""
@@ -18,11 +20,11 @@ def warn_of_unloaded_settings(arguments: Sequence[str], warn: Callable[[str], No
         arguments: the arguments of the command line, without the program's name.
         warn: prints a warning.
     """
-    if not arguments or arguments[0] in _WITHOUT_PIPELINE or "--help" in arguments or is_set("pipeline"):
+    if not arguments or arguments[0] in (*_WITHOUT_PIPELINE, "--version") or "--help" in arguments or is_set("pipeline"):
         return
     try:
         text = Path(".env").read_text("utf-8", errors="replace")
     except OSError:
         return
-    if _VARIABLE in text:
+    if _ASSIGNMENT.search(text):
         warn(_WARNING)

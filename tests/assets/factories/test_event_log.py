@@ -6,8 +6,9 @@ from typing import Any
 import dagster as dg
 import pytest
 
+from assets.contracts import SourceContract
 from assets.factories.event_log import batch_metadata, event_logs
-from assets.factories.metadata import time_metadata
+from assets.factories.metadata import ENGINE_DESCRIPTIONS, time_metadata
 from platform_defs.engine.formats.files import File
 from platform_defs.engine.formats.unreadable_files import Unread
 from platform_defs.engine.ingest.errors import UnreadError
@@ -54,6 +55,13 @@ def test_every_ingested_source_is_materialized(instance: dg.DagsterInstance) -> 
 def test_a_source_without_a_batch_shows_no_watermark() -> None:
     assert batch_metadata(BATCH)["watermark"] == time_metadata(5)
     assert "watermark" not in batch_metadata([])
+
+
+def test_a_column_of_a_source_has_no_description_of_an_operators_column() -> None:
+    [spec] = event_logs([SourceContract(name="runs", schema="id INT, step INT, at TIMESTAMP", event_time="at")]).specs
+    described = {column.name: column.description for column in spec.metadata["dagster/column_schema"].columns}
+    assert {"step", "seq"} <= described.keys()
+    assert {name for name, description in described.items() if description} == {*ENGINE_DESCRIPTIONS}
 
 
 def test_the_description_of_a_log_has_the_whole_retention() -> None:

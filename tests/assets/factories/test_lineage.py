@@ -235,5 +235,14 @@ def test_the_description_of_a_joined_key_is_that_of_the_first_input():
     assert column_descriptions(engine_of(sources=sources), both, ["id"]) == {"id": "of z"}
 
 
+def test_a_sources_column_with_the_name_of_an_operators_column_is_not_described_as_that() -> None:
+    sources = {"l": SourceContract(name="l", schema="k STRING, rank INT, ts TIMESTAMP", event_time="ts")}
+    first = DerivedAsset(name="first", inputs=("l",), operator=Deduplicate(by="k"))
+    schema = StructType([StructField(name, StringType()) for name in ("k", "rank", "firing")])
+    shown = column_metadata(engine_of(first, sources=sources, schema=schema), first)
+    described = {column.name: column.description for column in shown["dagster/column_schema"].columns}
+    assert described == {"k": None, "rank": None, "firing": COLUMN_DESCRIPTIONS[FIRING]}
+
+
 def test_the_literal_names_in_column_descriptions_are_those_of_the_operators() -> None:
     assert {FIRING, WINDOW_NUMBER} <= COLUMN_DESCRIPTIONS.keys()

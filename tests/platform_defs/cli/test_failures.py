@@ -44,6 +44,7 @@ class FakeEngine:
     assets: dict[str, DerivedAsset] = field(default_factory=lambda: ASSETS)
     sources: tuple[str, ...] = ("l", "r")
     sinks: tuple[str, ...] = ()
+    topics: tuple[str, ...] = ()
     workspace: None = None
     batches: int = 3
     fixed_at: int = 99

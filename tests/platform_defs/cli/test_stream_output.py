@@ -1,7 +1,7 @@
 """The lines and warnings that a stream prints."""
 
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from pyspark.errors import AnalysisException
@@ -11,6 +11,17 @@ from platform_defs.engine.lake.errors import LakeBusy
 from platform_defs.engine.operations.advance_all import PendingRetry
 
 ENGINE: Any = SimpleNamespace(assets={}, sources=())
+
+
+@pytest.mark.parametrize(
+    ("topics", "text"),
+    [({}, "files of l, r every 5 s"), ({"r": "a topic"}, "files of l, r, and the topics of r, every 5 s")],
+    ids=["files", "files and a topic"],
+)
+def test_the_first_line_names_what_is_read(topics: dict[str, str], text: str) -> None:
+    lines, engine = list[str](), SimpleNamespace(sources=("l", "r"), topics=topics)
+    with StreamOutput(cast(Any, engine), lines.append, pytest.fail).framed("/in", "5 s"):
+        assert lines == [f"Watching /in for {text}. Ctrl-C ends it."]
 
 
 @pytest.mark.parametrize(

@@ -38,13 +38,19 @@ def test_the_warning_is_on_stderr_and_json_stays_json(monkeypatch: pytest.Monkey
     assert "payment_order_wide" in json.loads(out)["assets"]
 
 
-@pytest.mark.parametrize("text", [None, "", "TIDEMARK_LAKE=/srv/lake\n"])
+@pytest.mark.parametrize("text", [None, "", "# TIDEMARK_PIPELINE=old.py\nMY_TIDEMARK_PIPELINE=x\nTIDEMARK_PIPELINE=\n"])
 def test_a_folder_without_settings_of_a_pipeline_gives_no_warning(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], text: str | None
 ) -> None:
     (folder / ".env").unlink() if text is None else (folder / ".env").write_text(text)
     _run(monkeypatch, "status", "--json")
     assert capsys.readouterr().err == ""
+
+
+def test_an_exported_variable_is_a_setting(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / ".env").write_text("TIDEMARK_LAKE=/srv/lake\nexport TIDEMARK_PIPELINE='pipeline.py'\n")
+    _run(monkeypatch, "status", "--json")
+    assert capsys.readouterr().err == WARNING
 
 
 def test_loaded_settings_give_no_warning(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
