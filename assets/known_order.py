@@ -3,7 +3,8 @@
 A step of this Top-N need not read older rows. Rows only move up under these conditions:
 - A `TopN` ranks the rows of an `Aggregate` table, without a preparation, and has the key of the `Aggregate` as its `unique_key`.
 - It ranks them by columns of the key, and by columns whose values only move forward in its order: in descending order a count, a maximum,
-  and a sum of values that a row rule keeps from being negative; in ascending order a minimum.
+  and a sum of values that a row rule keeps from being negative; in ascending order a minimum. Except for a count, nulls must come last,
+  since a value is null until a row has one; in ascending order that needs `NULLS LAST`.
 - Each update changes the order of its row. This is not needed if no two rows have the same order, or if they have the same rank (`rank`).
 - The `Aggregate` reads sources only, without a TTL, and its table has all of its results.
 

@@ -131,10 +131,8 @@ class ProcessWindow(WindowedOperator):
         self._check(rows)
         rows_in_windows = self._assign_windows(rows, with_row_count=bool(row_count))
         groups = rows_in_windows.groupBy(*self._group).agg(collect_in_order(_ORDER, _ROW).alias(ELEMENTS), *row_count)
-        windows, times = (
-            groups.select("*", *window_bounds()),
-            window_times(self.window) if self.purging is None else firing_times(),
-        )
+        windows = groups.select("*", *window_bounds())
+        times = window_times(self.window) if self.purging is None else firing_times()
         added_columns = (*self.bounds, *([ROWS_SEEN] if row_count else []), *times)
         if self.rows is None:
             return windows.select(*self.key, ELEMENTS, *added_columns)

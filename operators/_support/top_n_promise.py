@@ -21,7 +21,7 @@ from operators.engine_columns import tie_breakers
 LAST_RANK = temporary("last_rank")
 RANKING_COLUMNS = (LAST_RANK, GENERATION, IS_CURRENT)
 """The columns that a Top-N adds to rows while it ranks them."""
-_FROM_NEWEST, _BY_KEY, _MOVES_BACK, _BEFORE = (temporary(name) for name in ("from_newest", "by_key", "moves_back", "before"))
+_FROM_NEWEST, _NEW_ROW, _MOVES_BACK, _BEFORE = (temporary(name) for name in ("from_newest", "new_row", "moves_back", "before"))
 _RANK, _IS_LAST = (temporary(name) for name in ("rank", "is_last"))
 _Columns = Callable[[str], Column]
 """Returns a column by its name, for one of the two rows that are compared."""
@@ -46,11 +46,11 @@ def rows_not_replaced(query: TopNQuery, kept_rows: DataFrame, newest_rows: DataF
         kept_rows: the rows that were kept, with their ranks if the result has them.
         newest_rows: the newest row of each key among the new rows.
     """
-    is_same = F.col(_MOVES_BACK).isNull()
+    is_not_replaced = F.col(_MOVES_BACK).isNull()
     promise_violated = F.raise_error(F.lit(PROMISE_VIOLATED)).cast("boolean")
     return (
         _mark_moves_back(query, kept_rows, newest_rows)
-        .where(F.when(is_same, True).when(F.col(_MOVES_BACK), promise_violated).otherwise(False))
+        .where(F.when(is_not_replaced, True).when(F.col(_MOVES_BACK), promise_violated).otherwise(False))
         .drop(_MOVES_BACK)
     )
 
@@ -86,17 +86,17 @@ def rows_of_known_change(query: TopNQuery, rows: DataFrame) -> DataFrame:
 def _mark_moves_back(query: TopNQuery, kept_rows: DataFrame, newest_rows: DataFrame) -> DataFrame:
     """The kept rows with `_MOVES_BACK`: whether the new row that replaces a row breaks the promise; null if none replaces it."""
     columns: list[str] = [*dict.fromkeys([*query.key, *(o.column for o in query.order), *([query.change] if query.change else [])])]
-    new_rows = newest_rows.select(F.struct(*quoted(columns)).alias(_BY_KEY))
+    new_rows = newest_rows.select(F.struct(*quoted(columns)).alias(_NEW_ROW))
     loses_a_tie = F.col(f"kept.{_IS_LAST}") if _may_lose_a_tie(query) else F.lit(False)
     is_behind = _is_behind(
-        query.order, lambda c: F.col(f"new.{_BY_KEY}.{quoted_name(c)}"), lambda c: F.col(f"kept.{quoted_name(c)}"), loses_a_tie
+        query.order, lambda c: F.col(f"new.{_NEW_ROW}.{quoted_name(c)}"), lambda c: F.col(f"kept.{quoted_name(c)}"), loses_a_tie
     )
-    is_deleted = F.col(f"{_BY_KEY}.{quoted_name(query.change)}") == DELETE if query.change else F.lit(False)
-    moves_back = F.when(F.col(_BY_KEY).isNotNull(), is_deleted | is_behind).alias(_MOVES_BACK)
-    is_same = reduce(
-        lambda a, b: a & b, [F.col(f"kept.{quoted_name(c)}").eqNullSafe(F.col(f"new.{_BY_KEY}.{quoted_name(c)}")) for c in query.key]
+    is_deleted = F.col(f"{_NEW_ROW}.{quoted_name(query.change)}") == DELETE if query.change else F.lit(False)
+    moves_back = F.when(F.col(_NEW_ROW).isNotNull(), is_deleted | is_behind).alias(_MOVES_BACK)
+    has_same_key = reduce(
+        lambda a, b: a & b, [F.col(f"kept.{quoted_name(c)}").eqNullSafe(F.col(f"new.{_NEW_ROW}.{quoted_name(c)}")) for c in query.key]
     )
-    compared = _mark_last_ties(query, kept_rows).alias("kept").join(new_rows.alias("new"), is_same, "left")
+    compared = _mark_last_ties(query, kept_rows).alias("kept").join(new_rows.alias("new"), has_same_key, "left")
     return compared.select(*[F.col(f"kept.{quoted_name(c)}") for c in kept_rows.columns], moves_back)
 
 
