@@ -26,6 +26,7 @@ class JoinNames:
         keys: the names of the key columns.
         values: for each side, its columns before the join: the value by name.
         visible: for each side, by the table's alias and the column's name in the query, its value in the result.
+        markers: by side, the column that is true in results with a row of that side, for a side whose window the query reads.
     """
 
     sides: tuple[Scope, Scope]
@@ -34,6 +35,7 @@ class JoinNames:
     keys: tuple[str, ...] = ()
     values: tuple[dict[str, Item], dict[str, Item]] = field(default_factory=lambda: ({}, {}))
     visible: tuple[dict[str, dict[str, Item]], dict[str, dict[str, Item]]] = field(default_factory=lambda: ({}, {}))
+    markers: dict[int, str] = field(default_factory=dict[int, str])
 
     @classmethod
     def of(
@@ -168,9 +170,15 @@ class JoinNames:
         name = {WINDOW_TIME: "result_time", WINDOW_START: WINDOW_START, WINDOW_END: WINDOW_END}[column or ""]
         if side in self.preserved:
             return Item.of_column(name)
-        marker = ("left_exists", "right_exists")[side]
-        self.values[side][marker] = Item(marker, "TRUE")
+        marker = self._marker(side)
         return Item(name, f"CASE WHEN {marker} THEN {name} END")
+
+    def _marker(self, side: int) -> str:
+        """The name of the column that is true in results with a row of a side."""
+        if side not in self.markers:
+            self.markers[side] = self._free(("left_exists", "right_exists")[side])
+            self.values[side][self.markers[side]] = Item(self.markers[side], "TRUE")
+        return self.markers[side]
 
     def _free(self, name: str) -> str:
         return free_name(name, [*self.reserved, *self.values[0], *self.values[1]])

@@ -193,6 +193,25 @@ def test_using_is_an_equality():
     assert found.operator == IntervalJoin(on=("k",), lower="0 ms", upper="1 hour", left_time="ts", right_time="at_time")
 
 
+@pytest.mark.parametrize(("column", "name"), [("left_exists", "left_exists"), ("Left_Exists", "Left_Exists"), ("v", "left_exists")])
+def test_a_column_beside_the_bounds_of_an_outer_window_join_may_have_any_name(column: str, name: str):
+    """The join adds a column to each side, by which the bounds of a window are null in a result without a row of that side."""
+    tables = {"a": Input("a", ("k", column, "ts"), ("ts",)), "b": B}
+    windows = [f"TABLE(TUMBLE(TABLE {table}, DESCRIPTOR({time}), INTERVAL '1' HOUR))" for table, time in (("a", "ts"), ("b", "at_time"))]
+    on = "a.k = b.k AND a.window_start = b.window_start AND a.window_end = b.window_end"
+    text = f"SELECT a.{column} AS {name}, a.window_start AS s, b.window_end AS e FROM {windows[0]} AS a FULL JOIN {windows[1]} AS b ON {on}"
+    found = plan(text, tables).plans[0].relation
+    join = applied_operator(found)
+    assert join is not None
+    left = [(item.name, item.sql) for item in join.inputs[0].items]  # pyright: ignore[reportAttributeAccessIssue]
+    assert left == [("k", "k"), (name, column), ("left_exists0", "TRUE"), ("ts", "ts")]
+    assert found.items == (  # pyright: ignore[reportAttributeAccessIssue]
+        Item.of_column(name),
+        Item("s", "CASE WHEN left_exists0 THEN window_start END"),
+        Item("e", "CASE WHEN right_exists THEN window_end END"),
+    )
+
+
 def test_the_narrower_of_two_bounds_counts():
     found = applied_operator(relation(f"SELECT v FROM a JOIN b ON {WITHIN} AND at_time < ts + INTERVAL '30' MINUTE AND at_time >= ts"))
     assert found is not None
