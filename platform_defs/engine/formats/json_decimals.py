@@ -12,6 +12,7 @@ from pyspark.sql.types import DataType, DecimalType, StructType
 
 from operators.column_types import types_within
 from operators.columns import combine_balanced, quoted_name
+from platform_defs.engine.formats.text import object_keys
 
 _MANY_DIGITS = "[0-9][0-9.]{15}"
 _MOST_EXACT_CHARACTERS = 16
@@ -20,7 +21,9 @@ _HUGE_NUMBER, _HUGE_TEXT = r":\s*-?[0-9.]+[eE][+-]?[0-9]{3}", r"[eE][+-]?\p{Nd}{
 """Exponents above 99, in the line and in a text. No decimal needs them, and Spark's parser would expand `1e600000000` digit by digit."""
 _OPTIONS = {"locale": "en-US", "allowcomments": "false"}
 """With these options the parser reads a decimal as the cast from text does, except for commas, and no comment can hide a number from
-`_HUGE_NUMBER`."""
+`_HUGE_NUMBER`. If the source allows comments, the parser does too in lines without `_LONG_EXPONENT`."""
+_LONG_EXPONENT = "[0-9.][eE][+-]?[0-9]{3}"
+"""Text that may be a number with an exponent above 99, anywhere in a line."""
 
 
 def decimals(struct: StructType) -> StructType:
@@ -44,10 +47,14 @@ def exact_decimals(struct: StructType, texts: str, options: Mapping[str, str]) -
     names, columns = struct.fieldNames(), [F.col(f"{texts}.{quoted_name(n)}") for n in struct.fieldNames()]
     may_lack_digits = F.rlike("value", F.lit(_MANY_DIGITS)) | _any_true([F.length(c) > _MOST_EXACT_CHARACTERS for c in columns])
     has_huge = F.rlike("value", F.lit(_HUGE_NUMBER)) | _any_true([F.rlike(c, F.lit(_HUGE_TEXT)) for c in columns])
-    keys = F.filter(F.json_object_keys("value"), lambda k: k.isin(names))
+    keys = F.filter(object_keys(options), lambda k: k.isin(names))
     # the texts have the last value of a repeated key, but the parser of decimals reads all of its values
     is_named_once = F.size(keys) == F.size(F.array_distinct(keys))
-    return F.when(may_lack_digits & ~has_huge & is_named_once, F.from_json("value", struct, {**options, **_OPTIONS}))
+    exact = F.from_json("value", struct, {**options, **_OPTIONS})
+    if str(options.get("allowcomments")).lower() == "true":
+        has_exponent = F.rlike("value", F.lit(_LONG_EXPONENT))
+        exact = F.when(has_exponent, exact).otherwise(F.from_json("value", struct, {**options, **_OPTIONS, "allowcomments": "true"}))
+    return F.when(may_lack_digits & ~has_huge & is_named_once, exact)
 
 
 def with_exact_decimals(names: Sequence[str], struct: StructType, texts: str, digits: str) -> Column:

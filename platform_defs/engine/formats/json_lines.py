@@ -13,18 +13,18 @@ from platform_defs.engine.formats.built_once import built_once
 from platform_defs.engine.formats.files import File
 from platform_defs.engine.formats.json_decimals import decimals, exact_decimals, has_nested_decimal, with_exact_decimals
 from platform_defs.engine.formats.raw_rows import HAS_NEW_COLUMNS, TYPE_FAULT, as_text, type_fault
-from platform_defs.engine.formats.text import CORRUPT, PARSED, LineColumns, lines, parser_options, raw_rows_of
+from platform_defs.engine.formats.text import CORRUPT, PARSED, LineColumns, json_options, lines, object_keys, raw_rows_of
 
 _TEXTS, _DIGITS = temporary("texts"), temporary("digits")
 _NO_OBJECT = "not a JSON object"
 _TEXT_KEYS = "all keys of a JSON object are text"
 _HUGE = "contains a decimal with an exponent of five digits or more"
-_NOT_ESCAPED = r"(?<!\\)(?:\\\\)*"  # after an even number of backslashes
 _HUGE_DECIMAL = r'[:\[,]\s*"?-?[0-9.]+[eE]-[0-9]{5}'
 """A decimal with so small an exponent that Spark would compute its power of ten for hours. A line is checked for it before it is parsed if
 the contract has nested decimals, because the parser converts those itself."""
 _HIGH, _LOW = r"\\u[dD][89abAB][0-9a-fA-F]{2}", r"\\u[dD][c-fC-F][0-9a-fA-F]{2}"
-_LONE_SURROGATE = rf"{_NOT_ESCAPED}(?:{_HIGH}(?!{_LOW})|(?<!{_HIGH}){_LOW})"
+_LONE_SURROGATE = rf"{_HIGH}(?!{_LOW})|(?<!{_HIGH}){_LOW}"
+_ESCAPED_BACKSLASH = r"\\\\"
 
 
 def json_rows(spark: SparkSession, contract: SourceContract, files: Sequence[File], ordered: Sequence[File]) -> DataFrame:
@@ -52,7 +52,7 @@ def _json_columns(contract: SourceContract) -> LineColumns:
     readable = [f for f in contract.struct.fields if f not in unreadable]
     schema = as_text(StructType([StructField(f.name, StringType()) if f in unreadable else f for f in contract.struct.fields]))
     schema = schema.add(CORRUPT, StringType())
-    options = parser_options(contract, {"allowNonNumericNumbers": "false"})
+    options = json_options(contract)
     is_alone, may_parse = _ends_with_object(options), F.lit(True)
     if any(has_nested_decimal(f.dataType) for f in readable):
         may_parse = ~F.rlike("value", F.lit(_HUGE_DECIMAL))
@@ -62,7 +62,7 @@ def _json_columns(contract: SourceContract) -> LineColumns:
         steps = {_TEXTS: parsed, _DIGITS: exact_decimals(exact, _TEXTS, options)}
         steps[PARSED] = with_exact_decimals(schema.fieldNames(), exact, _TEXTS, _DIGITS)
     faults = _json_fault(readable, options, is_alone, may_parse), _surrogate_fault(), *map(_fault_of_keys, unreadable)
-    return LineColumns.of(contract, {f.name: f.name for f in readable}, steps, *faults, *_name_faults(contract))
+    return LineColumns.of(contract, {f.name: f.name for f in readable}, steps, *faults, *_name_faults(contract, options))
 
 
 def _has_keys_other_than_text(field: StructField) -> bool:
@@ -106,12 +106,13 @@ def _ends_with_object(options: Mapping[str, str]) -> Column:
 def _surrogate_fault() -> Column:
     """The fault of a line with half of a surrogate pair, which Spark would read as a question mark."""
     suspect = F.contains("value", F.lit("\\u"))
-    return F.when(suspect, F.when(F.col("value").rlike(_LONE_SURROGATE), F.lit("it contains half of a surrogate pair")))
+    text = F.regexp_replace("value", _ESCAPED_BACKSLASH, "_")  # each remaining `\u` is an escape
+    return F.when(suspect, F.when(text.rlike(_LONE_SURROGATE), F.lit("it contains half of a surrogate pair")))
 
 
-def _name_faults(contract: SourceContract) -> list[Column]:
+def _name_faults(contract: SourceContract, options: Mapping[str, str]) -> list[Column]:
     """The faults of names that differ from the contract's only in case and leave a column empty, and of new names that are not allowed."""
-    names, keys = contract.struct.fieldNames(), F.json_object_keys("value")
+    names, keys = contract.struct.fieldNames(), object_keys(options)
     declared = F.array(*map(F.lit, names))
     present = F.transform(F.array_intersect(keys, declared), F.lower)
     miswritten_names = F.filter(

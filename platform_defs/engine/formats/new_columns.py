@@ -13,7 +13,7 @@ from platform_defs.engine.formats.csv_style import CsvStyle, header_names
 from platform_defs.engine.formats.files import File
 from platform_defs.engine.formats.parquet import parquet_schema
 from platform_defs.engine.formats.raw_rows import PATH
-from platform_defs.engine.formats.text import header, lines
+from platform_defs.engine.formats.text import header, json_options, lines, object_keys
 
 _MOST_JSON_COLUMNS = 1_000
 """The largest number of new columns that are read from JSON files, in case the keys of JSON objects are data."""
@@ -53,7 +53,8 @@ def _columns_in_json(spark: SparkSession, contract: SourceContract, files: Seque
     if not files:
         return []
     declared = F.array(*map(F.lit, contract.struct.fieldNames()))
-    keys = lines(spark, files, files).select(PATH, ARRIVAL, F.explode(F.array_except(F.json_object_keys("value"), declared)).alias("name"))
+    new_keys = F.array_except(object_keys(json_options(contract)), declared)
+    keys = lines(spark, files, files).select(PATH, ARRIVAL, F.explode(new_keys).alias("name"))
     paths_by_column = keys.groupBy("name").agg(F.min_by(PATH, ARRIVAL).alias("path")).orderBy("name").limit(_MOST_JSON_COLUMNS).collect()
     return [NewColumn(name, StringType(), path) for name, path in paths_by_column]
 

@@ -80,6 +80,19 @@ def parser_options(contract: SourceContract, defaults: Mapping[str, str]) -> dic
     return {name.lower(): value for name, value in defaults.items()} | of_contract | {n.lower(): v for n, v in _LENIENT.items()}
 
 
+def json_options(contract: SourceContract) -> dict[str, str]:
+    """The options for the parser of JSON."""
+    return parser_options(contract, {"allowNonNumericNumbers": "false"})
+
+
+def object_keys(options: Mapping[str, str]) -> Column:
+    """The keys of a line's object. `json_object_keys` ignores the options, so it is null for a line that only they make legal."""
+    keys = F.json_object_keys("value")
+    if not any(name.startswith(("allow", "max")) and str(value).lower() != "false" for name, value in options.items()):
+        return keys
+    return F.coalesce(keys, F.map_keys(F.from_json("value", "map<string,string>", options)))
+
+
 def lines(
     spark: SparkSession, files: Sequence[File], ordered: Sequence[File], blank: str = BLANK, *, with_split: bool = False
 ) -> DataFrame:
