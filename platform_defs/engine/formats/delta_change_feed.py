@@ -47,12 +47,17 @@ class ChangeFeedError(TidemarkError, RuntimeError):
         )
 
     @classmethod
-    def unusable(cls, table: str, folder: Path, error: OSError) -> "ChangeFeedError":
+    def unusable(cls, table: str, folder: Path, error: Exception) -> "ChangeFeedError":
         """The folder cannot be read or written to."""
         return cls(
             f"the changes of {table} cannot be written to {folder}: {error}. Legal: a folder that this process may read and write, on a "
             "disk with free space. Fix the folder and land the changes again: that continues after the newest landed version"
         )
+
+    @classmethod
+    def taken_name(cls, table: str, column: str) -> "ChangeFeedError":
+        """A column of the table has the name of a column that the landed files add."""
+        return cls(f"{table} has a column {column!r}, a name that the landed changes use (in any case); rename it")
 
     @classmethod
     def busy(cls, table: str, folder: Path) -> "ChangeFeedError":
@@ -106,9 +111,9 @@ def land_changes(table: str, folder: Path, *, first: int = 0, storage_options: d
     """Land the changes of a table since the last call.
 
     Each version becomes one Parquet file, which is built in memory. It has the table's columns, `change` (`+I`, `-U`, `+U` or `-D`),
-    `commit_version` (bigint) and `committed_at` (timestamp); removed rows precede added ones. The source's contract must have the column
-    `change`, which an operator reads as the change kind. A second call lands only newer versions, even if the files of the first call were
-    removed after their ingest.
+    `commit_version` (bigint) and `committed_at` (a timestamp without a time zone, UTC); removed rows precede added ones. The source's
+    contract must have the column `change`, which an operator reads as the change kind. A second call lands only newer versions, even if
+    the files of the first call were removed after their ingest.
 
     The modification times of the files increase with the versions, even if the clock steps back, because ingest orders files by
     modification time. Only one process at a time lands changes in a folder.
@@ -123,9 +128,9 @@ def land_changes(table: str, folder: Path, *, first: int = 0, storage_options: d
         The landed versions; a version that changed no row is left out, and no file is written for it.
 
     Raises:
-        ChangeFeedError: the table has no change data feed, has a column with one of these three names, or is not the table whose changes
-            the folder contains (it is another one, or was created again or restored); or the folder cannot be used, or another process
-            uses it.
+        ChangeFeedError: the table has no change data feed, has a column with one of these three names in any case, or is not the table
+            whose changes the folder contains (it is another one, or was created again or restored); or the folder cannot be used, or
+            another process uses it.
     """
     with _reading(table):
         DeltaTable(table, storage_options=storage_options)  # before the lock, so that no folder is created if there is no such table
@@ -167,7 +172,7 @@ def _using(table: str, folder: Path) -> Iterator[None]:
     """Raise `ChangeFeedError` for errors of the folder."""
     try:
         yield
-    except OSError as error:
+    except (pa.ArrowException, OSError) as error:
         raise ChangeFeedError.unusable(table, folder, error) from error
 
 
@@ -209,15 +214,14 @@ def _land(delta: DeltaTable, table: str, table_id: str, version: int, folder: Pa
     """Land a version, then record it as landed. After a kill between the two, the version's file shows that the version was landed."""
     with _reading(table):
         rows = pa.table(delta.load_cdf(starting_version=version, ending_version=version))
-        changes = _with_own_names(rows)
-        with _using(table, folder):
-            if rows.num_rows:
-                path = folder / f"version-{version:020d}.parquet"
-                hidden = path.with_name(f".{path.name}.tmp")
-                pq.write_table(changes, hidden)
-                _set_rising_time(hidden, folder)
-                hidden.replace(path)
-            _write_position(folder / _POSITION, table_id, version)
+        changes = _with_own_names(table, rows)
+    if rows.num_rows:
+        path = folder / f"version-{version:020d}.parquet"
+        hidden = path.with_name(f".{path.name}.tmp")
+        pq.write_table(changes, hidden)
+        _set_rising_time(hidden, folder)
+        hidden.replace(path)
+    _write_position(folder / _POSITION, table_id, version)
     return LandedVersion(version, rows.num_rows)
 
 
@@ -228,11 +232,12 @@ def _set_rising_time(hidden: Path, folder: Path) -> None:
     os.utime(hidden, ns=(time, time))
 
 
-def _with_own_names(rows: pa.Table) -> pa.Table:
+def _with_own_names(table: str, rows: pa.Table) -> pa.Table:
     """The rows of a change feed with Tidemark's column names, removed rows first."""
-    taken = {CHANGE, *_NAMES.values()} & {*rows.column_names}
-    if taken:
-        raise ChangeFeedError(f"the table has a column {sorted(taken)[0]!r}, a name that the landed changes use; rename it")
+    own_names = {CHANGE, *_NAMES.values()}
+    taken = next((name for name in rows.column_names if name.lower() in own_names), None)
+    if taken is not None:  # no reader that ignores case can read a file with two such names
+        raise ChangeFeedError.taken_name(table, taken)
     kinds = [KINDS[kind] for kind in rows["_change_type"].to_pylist()]
     named = rows.drop_columns(["_change_type"]).rename_columns([_NAMES.get(c, c) for c in rows.column_names if c != "_change_type"])
     plain = named.cast(pa.schema([f.with_type(_SUPPORTED_TYPES.get(f.type, f.type)) for f in named.schema]))

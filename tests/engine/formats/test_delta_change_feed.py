@@ -66,9 +66,10 @@ def test_a_table_without_a_change_feed_is_refused_with_the_fix(tmp_path: Path) -
     write_deltalake(str(tmp_path / "no_feed"), _rows(("a", 1)))
     with pytest.raises(ChangeFeedError, match=re.escape("The table needs delta.enableChangeDataFeed from the first version read on")):
         land_changes(str(tmp_path / "no_feed"), tmp_path / "landing")
-    write_deltalake(str(tmp_path / "named"), _rows(("a", 1)).append_column("change", pa.array(["x"])), configuration=CONFIG)
-    with pytest.raises(ChangeFeedError, match="the table has a column 'change', a name that the landed changes use; rename it"):
-        land_changes(str(tmp_path / "named"), tmp_path / "landing")
+    for name in ("change", "Commit_Version"):
+        write_deltalake(str(tmp_path / name), _rows(("a", 1)).append_column(name, pa.array(["x"])), configuration=CONFIG)
+        with pytest.raises(ChangeFeedError, match=rf"/{name} has a column '{name}', a name that the landed changes use \(in any case\)"):
+            land_changes(str(tmp_path / name), tmp_path / "landing")
     assert [file.name for file in tmp_path.glob("landing/*")] == ["_table.lock"]
     with pytest.raises(ChangeFeedError, match="cannot be read"):
         land_changes(str(tmp_path / "absent"), tmp_path / "other_landing")
@@ -122,11 +123,18 @@ def test_a_folder_of_an_older_version_takes_the_version_of_its_files(stock: Delt
     assert land_changes(stock.table_uri, folder) == []
 
 
-def test_a_folder_that_cannot_be_used_is_named_with_the_fix(stock: DeltaTable, tmp_path: Path) -> None:
+def test_a_folder_that_cannot_be_used_is_named_with_the_fix(stock: DeltaTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "landing").write_text("a file")
     message = rf"the changes of .*/stock/ cannot be written to {tmp_path}/landing: .*Legal: a folder that this process may read and write"
     with pytest.raises(ChangeFeedError, match=message):
         land_changes(stock.table_uri, tmp_path / "landing")
+
+    def write(*_: object) -> None:
+        raise pa.ArrowInvalid("it cannot be written")
+
+    monkeypatch.setattr(pq, "write_table", write)
+    with pytest.raises(ChangeFeedError, match=rf"cannot be written to {tmp_path}/other: it cannot be written\. Legal: a folder"):
+        land_changes(stock.table_uri, tmp_path / "other")
 
 
 def test_landed_files_keep_the_order_of_versions_even_if_the_clock_steps_back(stock: DeltaTable, tmp_path: Path) -> None:
