@@ -1,5 +1,6 @@
 """The part `kafka.sinks` of the connections: the topics to which tables are published."""
 
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Annotated, Literal
 
@@ -14,8 +15,10 @@ from platform_defs.engine.formats.kafka_options import Registry
 from platform_defs.engine.operations.sink import Sink
 
 _OF_SPARK = ("kafka.key.serializer", "kafka.value.serializer", "kafka.transactional.id")
-_NEEDED = {"kafka.acks": ("all", "-1"), "kafka.enable.idempotence": ("true",)}
+_IDEMPOTENT = "kafka.enable.idempotence"
+_NEEDED = {"kafka.acks": ("all", "-1"), _IDEMPOTENT: ("true",)}
 """Options of the producer on which a sink relies, with their legal values: with other values, records can be lost or reordered."""
+_TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 
 
 class KafkaSinkError(TidemarkError, ValueError):
@@ -80,6 +83,12 @@ def checked_options(options: dict[str, Value]) -> dict[str, Value]:
     return options
 
 
+def _checked_topic(topic: str) -> str:
+    if not _TOPIC.fullmatch(topic) or topic in (".", ".."):
+        raise ValueError("legal: at most 249 letters, digits, '.', '_' and '-', but neither '.' nor '..'")
+    return topic
+
+
 class KafkaSink(Strict):
     """The topic to which a table is published.
 
@@ -92,7 +101,7 @@ class KafkaSink(Strict):
         options: options of Kafka's producer, with the prefix `kafka.`, in addition to those of all sources and sinks.
     """
 
-    topic: str = Field(pattern=r"^[A-Za-z0-9._-]{1,249}$")
+    topic: Annotated[str, AfterValidator(_checked_topic)]
     format: Literal["json", "avro"] = "json"
     key: list[str] = Field(default_factory=list)
     registry: dict[str, Value] | None = None
@@ -153,6 +162,8 @@ def _sink(name: str, sink: KafkaSink, shared: Mapping[str, Value], pipeline: Pip
         checked = checked_options({**{option: value for option, value in shared.items() if option.lower() not in own}, **sink.options})
     except ValueError as error:
         raise KafkaSinkError.bad_option(name, error) from error
+    if _IDEMPOTENT not in map(str.lower, checked):  # if it is not set, Kafka's client turns it off for options that do not allow it
+        checked = checked | {_IDEMPOTENT: True}
     options = topic_options(checked)
     if "kafka.bootstrap.servers" not in {option.lower() for option in options}:
         raise KafkaSinkError.no_server(name)

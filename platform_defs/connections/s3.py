@@ -66,7 +66,7 @@ class S3(Strict):
     @model_validator(mode="after")
     def _check_credentials(self) -> "S3":
         """Refuse incomplete credentials: deltalake would take the other part from the environment, where it may belong to another key."""
-        fields = {field for field in _CREDENTIALS.values() if getattr(self, field) is not None}
+        fields = {field for field in _CREDENTIALS.values() if getattr(self, field)}
         options = self._credentials_in_options
         if any(("access_key" in given) != ("secret_key" in given) for given in (fields, options)):
             raise ValueError("legal: access_key and secret_key together, both as fields or both in options, or neither")

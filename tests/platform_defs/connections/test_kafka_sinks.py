@@ -31,14 +31,19 @@ def test_a_sink_has_the_options_of_all_topics_and_its_own_but_none_of_a_reader()
     own = "{kafka.bootstrap.servers: 'other:1', kafka.linger.ms: 5, kafka.acks: all}"
     sink = _sinks(f"{{category_leaderboard: {{topic: best, format: avro, partitions: 3, options: {own}}}}}")["category_leaderboard"]
     assert (sink.topic, sink.format, sink.partitions, sink.key) == ("best", "avro", 3, ())
-    assert sink.options == {"kafka.bootstrap.servers": "other:1", "kafka.linger.ms": "5", "kafka.acks": "all"}
+    assert sink.options == {
+        "kafka.bootstrap.servers": "other:1",
+        "kafka.linger.ms": "5",
+        "kafka.acks": "all",
+        "kafka.enable.idempotence": "true",
+    }
     assert sink.client["linger.ms"] == "5"
 
 
 def test_names_of_options_ignore_case_as_in_spark():
-    own = "{kafka.Bootstrap.servers: 'other:1', kafka.Linger.MS: 5}"
+    own = "{kafka.Bootstrap.servers: 'other:1', kafka.Linger.MS: 5, kafka.Enable.idempotence: true}"
     sink = _sinks(f"{{category_leaderboard: {{topic: best, options: {own}}}}}")["category_leaderboard"]
-    assert sink.client == {"bootstrap.servers": "other:1", "linger.ms": "5"}
+    assert sink.client == {"bootstrap.servers": "other:1", "linger.ms": "5", "enable.idempotence": "true"}
 
 
 def test_a_secret_is_read_for_a_sink_and_never_shown(monkeypatch: pytest.MonkeyPatch):
@@ -112,7 +117,8 @@ def test_a_sink_without_a_broker_is_refused():
         pytest.param("{topic: t, options: {kafka.linger.ms: 1, kafka.Linger.ms: 2}}", "differs from another option in case", id="twice"),
         pytest.param("{topic: t, options: {kafka.key.serializer: x}}", "is set by Spark", id="an option of Spark"),
         pytest.param("{topic: t, options: {subscribe: x}}", "'subscribe' is not an option of a sink", id="an option of a reader"),
-        pytest.param("{topic: 'a b'}", "topic", id="no name of a topic"),
+        pytest.param("{topic: 'a b'}", "topic: legal: at most 249 letters, digits", id="no name of a topic"),
+        pytest.param("{topic: ..}", r"topic: legal: .* neither '\.' nor '\.\.'", id="a name that Kafka refuses"),
         pytest.param("{topic: t, format: csv}", "format", id="another format"),
         pytest.param("{topic: t, registry: {url: 'http://r:1'}}", "legal: a registry with the format avro", id="a registry for JSON"),
     ],

@@ -164,6 +164,8 @@ def test_the_example_of_the_guide_is_legal(monkeypatch: pytest.MonkeyPatch) -> N
         ("endpoint: ''", "a URL, such as https://"),
         ("endpoint: HTTP://minio", "a URL, such as https://"),
         ("access_key: a", "access_key and secret_key together, both"),
+        ("access_key: a\n  secret_key: ''", "access_key and secret_key together, both"),
+        ("access_key: ''\n  secret_key: ''\n  session_token: t", "session_token only with its access_key and secret_key"),
         ("secret_key: {env: THE_SECRET}", "access_key and secret_key together, both"),
         ("session_token: {env: THE_SECRET}", "session_token only with its access_key and secret_key"),
         ("options: {aws_access_key_id: a}", "access_key and secret_key together, both"),
