@@ -20,7 +20,7 @@ from operators._support.top_n_execution import (
 )
 from operators._support.top_n_plan import Function, Strategy, TopNQuery
 from operators._support.top_n_promise import keys_moved_back, keys_moving_back
-from operators.columns import RANK, names
+from operators.columns import RANK, check_distinct, names
 from operators.contract import ASIDE, CANONICAL, FORMER_NAME, NEVER_LATE
 from operators.engine_columns import ARRIVAL, SEQ, drop_engine_columns
 from operators.errors import OperatorError, StreamingError, is_count
@@ -119,16 +119,20 @@ class TopN:
         self._check_strategy()
 
     def _check_names(self) -> None:
-        """Raise `OperatorError` unless the columns and the flags have legal types, and `change` is none of the other columns."""
+        """Raise `OperatorError` unless the columns and the flags have legal types, and the columns' names do not exclude each other."""
         check_orders("order_by", self.order_by)
         check_columns("by", self.by)
         check_columns("unique_key", self.unique_key)
         check_column("change", self.change, is_optional=True)
         check_flag("with_rank", self.with_rank)
         check_flag("monotonic", self.monotonic)
-        others = (*self.partition, *self.key, *(o.column for o in self.order))
-        if self.change is not None and self.change.lower() in map(str.lower, others):
-            raise OperatorError.bad_value("change", self.change, "a column that is neither in `by`, `unique_key` nor `order_by`")
+        others = {column.lower() for column in (*self.partition, *self.key, *(o.column for o in self.order))}
+        others |= {self.rank_end.lower()} if isinstance(self.rank_end, str) else set()
+        if self.change is not None and self.change.lower() in others:
+            legal = "a column that is neither in `by`, `unique_key` nor `order_by`, nor `rank_end`"
+            raise OperatorError.bad_value("change", self.change, legal)
+        if self.with_rank:
+            check_distinct([*others, RANK])
 
     def _check_strategy(self) -> None:
         if self.strategy is None:

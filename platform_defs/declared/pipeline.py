@@ -2,7 +2,7 @@
 
 import dataclasses
 import importlib
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, cast
@@ -43,12 +43,17 @@ class DeclaredError(TidemarkError, ValueError):
     def of_values(cls, error: ValidationError, document: object) -> "DeclaredError":
         """Values that the schema does not allow, each with its path in the document."""
         faults_by_path: dict[str, list[str]] = {}
+        paths_of_keys = set[str]()
         for detail in error.errors():
             kind = "key" if detail["loc"][-1:] == ("[key]",) else detail["type"]
             words = _FAULT_TEXTS.get(kind, detail["msg"].removeprefix("Value error, ").replace("Input should be ", "legal: "))
-            faults = faults_by_path.setdefault(_document_path(detail["loc"], kind, document), [])
+            path = _document_path(detail["loc"], kind, document)
+            faults = faults_by_path.setdefault(path, [])
             faults += [words] if words not in faults else []
-        return cls("; ".join(f"{path}: {', or '.join(faults)}" for path, faults in faults_by_path.items()))
+            paths_of_keys |= {path} if kind == "key" else set()
+        # if a part of a value has a fault, the faults of the value itself are those of alternatives that do not apply
+        inner = [path for path in faults_by_path if path in paths_of_keys or not _has_part_in(path, faults_by_path)]
+        return cls("; ".join(f"{path}: {_combined(faults_by_path[path])}" for path in inner))
 
     @classmethod
     def of_file(cls, file: Path, error: TidemarkError) -> "DeclaredError":
@@ -205,6 +210,17 @@ def _make_expectation(table: str, declared: Expectation) -> Any:
         known_types = list_registered_expectation_implementations()
         hint = "" if declared.type in known_types else did_you_mean(declared.type, known_types)
         raise DeclaredError.of_entry(f"expectation {declared.type} of", table, f"{error}{hint}") from error
+
+
+def _has_part_in(path: str, paths: Iterable[str]) -> bool:
+    """Whether one of the paths is that of a part of the value at `path`."""
+    return any(other.startswith((f"{path}.", f"{path}[")) for other in paths)
+
+
+def _combined(faults: Sequence[str]) -> str:
+    """The faults of a value, with one `legal:` for alternatives."""
+    text = ", or ".join(faults)
+    return text.replace(", or legal: ", ", or ") if text.startswith("legal: ") else text
 
 
 def _document_path(location: Sequence[object], kind: str, document: object) -> str:

@@ -140,10 +140,10 @@ WINDOW_OPERATORS: Sequence[Make] = (
         ((partial(TopN, rank_end=1, order_by="v"),), "with_rank", ("no", None), "True or False"),
         ((partial(TopN, rank_end=1, order_by="v"), partial(AsOfJoin, on="k")), "change", (5, ["c"], ""), "the name of a column, or None"),
         (
-            (partial(TopN, rank_end=1, order_by="v", by="k"),),
+            (partial(TopN, rank_end="n", order_by="v", by="k"),),
             "change",
-            ("k", "v", "V"),
-            "a column that is neither in `by`, `unique_key` nor",
+            ("k", "v", "V", "n", "N"),
+            "a column that is neither in `by`, `unique_key` nor `order_by`, nor `rank_end`",
         ),
         ((partial(TopN, rank_end=1, order_by="v"),), "rises", (5, None, True), "text that says why rows move up only, or ''"),
         ((partial(ClosedRange, upto=5),), "after", ("a", True, 1.5), "whole epoch milliseconds, or None for no lower end"),
@@ -216,6 +216,14 @@ def test_triggers_and_evictors_of_ones_own_are_legal(parameters: dict[str, Any])
 def test_an_order_by_a_field_of_a_struct_is_refused(make: Make) -> None:
     with pytest.raises(OperatorError, match=r"`order_by` is 'a.b'; legal: the name of a column. Names have no dot"):
         make(order_by="`a.b` DESC")
+
+
+@pytest.mark.parametrize("columns", [{"by": "Rank"}, {"order_by": "rank DESC"}, {"unique_key": "rank"}, {"rank_end": "rank"}])
+def test_a_column_rank_is_refused_beside_the_rank_of_the_result(columns: dict[str, Any]) -> None:
+    make: Any = partial(TopN, **({"order_by": "v", "rank_end": 1} | columns))
+    with pytest.raises(OperatorError, match="the result would have rank twice; rename one of them"):
+        make()
+    make(with_rank=False)
 
 
 def test_a_former_name_beside_the_new_one_is_refused() -> None:
