@@ -119,25 +119,26 @@ class CoGroup(WindowedOperator):
             `window_start` and `window_end` (timestamp, the end excluded), with `purging` `firing`, and `result_time` and `final_at`
             (timestamp).
         """
-        return self._results(frames, [])
+        return self._results(frames, with_row_count=False)
 
     def so_far(self, *frames: DataFrame) -> DataFrame:
         """The result of a call, and `rows_seen` (bigint), the number of rows of both sides in the window (see `Early`)."""
-        return self._results(frames, [F.max(ROW_COUNT).alias(ROWS_SEEN)])
+        return self._results(frames, with_row_count=True)
 
-    def _results(self, frames: Sequence[DataFrame], row_count: Sequence[Column]) -> DataFrame:
-        """The groups; `row_count` is the aggregate for `rows_seen`, or is empty."""
+    def _results(self, frames: Sequence[DataFrame], *, with_row_count: bool) -> DataFrame:
+        """The groups, with the column `rows_seen` if `with_row_count`."""
         self._check(*map(drop_engine_columns, frames))
         times = self.left_time, self.right_time
         shared_windows = SharedWindows(self.key, self.window, times, self.lateness, self.evictor, self.purging)
-        rows = shared_windows.rows(frames, with_row_count=bool(row_count))
+        rows = shared_windows.rows(frames, with_row_count=with_row_count)
+        row_count = [F.max(ROW_COUNT).alias(ROWS_SEEN)] if with_row_count else []
         arrays = [collect_in_order(ORDERS[index], ROWS[index]).alias(side) for index, side in enumerate(SIDES)]
         groups = rows.groupBy(*self.key, WINDOW, UNMATCHABLE).agg(*arrays, *row_count)
-        added_columns = (*shared_windows.bounds(), *([ROWS_SEEN] if row_count else []), *shared_windows.result_times())
+        added_columns = (*shared_windows.bounds(), *([ROWS_SEEN] if with_row_count else []), *shared_windows.result_times())
         if self.rows is None:
             return groups.select(*self.key, *SIDES, *added_columns)
         results = groups.withColumn(_ROW, F.explode(F.expr(self.rows))).select(*self.key, f"{_ROW}.*", *added_columns)
-        check_distinct([*results.columns, *([] if row_count else self.shown_columns)])
+        check_distinct([*results.columns, *([] if with_row_count else self.shown_columns)])
         return results
 
     def group_and_time(self, frame: DataFrame, index: int) -> tuple[list[Column], str]:

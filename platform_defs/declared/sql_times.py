@@ -2,8 +2,10 @@
 
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any, cast
+from itertools import zip_longest
+from typing import Any
 
+from assets.operator_parameters import first_operator
 from operators.as_of_join import AsOfJoin
 from operators.columns import FINAL_AT, RESULT_TIME
 from operators.contract import Operator
@@ -31,11 +33,11 @@ def with_event_times(name: str, apply: Apply) -> Operator:
         SqlError: the query names a column that is not the event time of the input.
     """
     operator: Any = apply.operator
-    first = getattr(operator, "of", operator)
-    parameters = [parameter for parameter in _PARAMETERS if hasattr(first, parameter)]
-    for parameter, below in zip(parameters, apply.inputs, strict=False):
-        _check_time(name, getattr(first, parameter), below)
-    timed = replace(cast(Any, first), **dict.fromkeys(parameters, EVENT_TIME)) if parameters else first
+    first: Any = first_operator(operator)
+    times = _time_columns(first)
+    for time, below in zip(times.values(), apply.inputs, strict=False):
+        _check_time(name, time, below)
+    timed = replace(first, **dict.fromkeys(times, EVENT_TIME)) if times else first
     return timed if first is operator else replace(operator, of=timed)
 
 
@@ -46,10 +48,13 @@ def with_result_times(apply: Apply, made: Mapping[str, Relation]) -> Apply:
         apply: the operator and its inputs.
         made: the relations of the tables that exist already, by table; their results have one event time for all readers.
     """
-    first: Any = getattr(apply.operator, "of", apply.operator)
-    times = [getattr(first, parameter, None) for parameter in _PARAMETERS if hasattr(first, parameter)]
-    of_inputs = [*times, *[None] * (len(apply.inputs) - len(times))]
-    return replace(apply, inputs=tuple(_with_result_time(below, time, made) for time, below in zip(of_inputs, apply.inputs, strict=True)))
+    times = _time_columns(first_operator(apply.operator)).values()
+    return replace(apply, inputs=tuple(_with_result_time(below, time, made) for below, time in zip_longest(apply.inputs, times)))
+
+
+def _time_columns(operator: Any) -> dict[str, str]:
+    """The column that each event-time parameter of an operator names, in the order of its inputs."""
+    return {parameter: getattr(operator, parameter) for parameter in _PARAMETERS if hasattr(operator, parameter)}
 
 
 def _with_result_time(below: Relation, time: str | None, made: Mapping[str, Relation]) -> Relation:

@@ -132,9 +132,10 @@ def count_batches(advance: Advance, days: tuple[date, date] | None = None) -> Co
 
 
 def _may_have_rows_of(batches: pa.Table, days: tuple[date, date]) -> pa.ChunkedArray:
-    """Whether batches may contain rows of a range of days, by the first and last event time of their rows."""
-    first, last = pc.coalesce(batches["first_event_time"], 0), pc.coalesce(batches["last_event_time"], 0)
-    return pc.and_(pc.less(first, day_start(days[1]) + DAY_MS), pc.greater_equal(last, day_start(days[0])))
+    """Whether batches may contain rows of a range of days, by the first and last event time of their rows; true if these are unknown."""
+    starts_before_end = pc.less(batches["first_event_time"], day_start(days[1]) + DAY_MS)
+    ends_after_start = pc.greater_equal(batches["last_event_time"], day_start(days[0]))
+    return pc.fill_null(pc.and_(starts_before_end, ends_after_start), True)
 
 
 def _sources(advance: Advance) -> Sequence[str]:

@@ -16,7 +16,7 @@ from operators.columns import FINAL_AT
 from operators.engine_columns import EVENT_TIME, FINALIZED_AT, WHICH
 from operators.errors import OperatorError
 from operators.timing import instant
-from platform_defs.engine.accounting.day_accounts import Scope, day_of, longest_wait, missing_and_extra, row_hash
+from platform_defs.engine.accounting.day_accounts import Scope, day_column, longest_wait, missing_and_extra, row_hash
 from platform_defs.engine.accounting.row_counts import RowFlag, facts_of, side_columns
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.inputs.prepared_rows import ClassifiedRows
@@ -111,5 +111,5 @@ def counted_difference(advance: Advance, scope: Scope, results: Sequence[DataFra
     """
     stored, recomputed = (frame.select(FINAL_AT, row_hash(columns)) for frame in results)
     side = F.explode(F.array(*[F.lit(index) for index in range(len(advance.asset.inputs))])).alias("side")
-    by_day = bag_difference(stored, recomputed).select(side, FINAL_AT, "copies").groupBy("side", day_of(F.col(FINAL_AT)))
+    by_day = bag_difference(stored, recomputed).select(side, FINAL_AT, "copies").groupBy("side", day_column(F.col(FINAL_AT)))
     return by_day.agg(*[F.sum(copies_column).cast("bigint").alias(term) for term, copies_column in missing_and_extra().items()])

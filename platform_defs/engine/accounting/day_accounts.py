@@ -131,7 +131,7 @@ def accounts_of(inputs: Sequence[str], rows: Iterable[Row | Mapping[str, Any]]) 
     return sorted(accounts, key=lambda account: (account.day, account.side))
 
 
-def day_of(time: Column) -> Column:
+def day_column(time: Column) -> Column:
     """The UTC day of a time, as `day`, limited to the days that Python's `date` can represent."""
     return F.least(F.greatest(time.cast("date"), F.expr("date'0001-01-01'")), F.expr("date'9999-12-31'")).alias("day")
 

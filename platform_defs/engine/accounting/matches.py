@@ -18,7 +18,7 @@ from operators.errors import OperatorError
 from operators.timing import instant
 from platform_defs.engine.accounting.account import account
 from platform_defs.engine.accounting.counted_rows import input_rows
-from platform_defs.engine.accounting.day_accounts import Scope, day_of, inputs_can_be_read, scope_of, share_matched
+from platform_defs.engine.accounting.day_accounts import Scope, day_column, inputs_can_be_read, scope_of, share_matched
 from platform_defs.engine.accounting.traced_rows import names_rows
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.inputs.prepared_rows import FILTERED, LATE
@@ -99,7 +99,7 @@ def _count_matches(advance: Advance, scope: Scope) -> DataFrame:
     terms = (F.col("is_matched"), ~F.col("is_matched"), F.col("is_matched").isNull())
     counts = [F.count_if(F.coalesce(flag, F.lit(False))).alias(term) for flag, term in zip(terms, _TERMS, strict=True)]
     sides = [index for index in range(len(inputs)) if not reads.is_versioned(index)]  # a version need not be used
-    return rows.where(F.col("side").isin(sides) & scope.span.holds(EVENT_TIME)).groupBy("side", day_of(F.col(EVENT_TIME))).agg(*counts)
+    return rows.where(F.col("side").isin(sides) & scope.span.holds(EVENT_TIME)).groupBy("side", day_column(F.col(EVENT_TIME))).agg(*counts)
 
 
 def _versions(advance: Advance, scope: Scope, index: int) -> DataFrame:

@@ -19,7 +19,7 @@ from operators.columns import FINAL_AT, parameter
 from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ
 from operators.errors import TidemarkError
 from operators.timing import ClosedRange, instant
-from platform_defs.engine.accounting.day_accounts import DayAccount, day_of, longest_wait
+from platform_defs.engine.accounting.day_accounts import DayAccount, day_column, longest_wait
 from platform_defs.engine.accounting.traced_rows import IS_PAIR, trace_rows, tracing_operator
 from platform_defs.engine.advance.advance import Advance, Step
 from platform_defs.engine.inputs.older_rows import with_older_rows
@@ -167,13 +167,13 @@ def _is_finalized(final_at: Column, closing: ClosedRange, handled: int) -> Colum
 
 def _count_log_rows(rows: DataFrame, index: int, **further_terms: Column) -> DataFrame:
     terms = {"accepted": F.count("*"), "late": F.count_if(LATE), "filtered": F.count_if(FILTERED), **further_terms}
-    return _counts(rows.withColumn("day", day_of(F.col(EVENT_TIME))), index, **terms)
+    return _counts(rows.withColumn("day", day_column(F.col(EVENT_TIME))), index, **terms)
 
 
 def _count_result_rows(rows: DataFrame, index: int) -> DataFrame:
     """Count matched and unmatched rows. A row in several pairs sets one bit, so it counts once; each copy of an unmatched row counts."""
     position = F.when(F.col(IS_PAIR), F.bitmap_bit_position(ARRIVAL))
-    bits = rows.groupBy(day_of(F.col(EVENT_TIME)), SEQ, F.bitmap_bucket_number(ARRIVAL).alias("bucket")).agg(
+    bits = rows.groupBy(day_column(F.col(EVENT_TIME)), SEQ, F.bitmap_bucket_number(ARRIVAL).alias("bucket")).agg(
         F.bitmap_construct_agg(position).alias("paired"), F.count_if(~F.col(IS_PAIR)).alias("padded")
     )
     return _counts(bits, index, matched=F.sum(F.bitmap_count("paired")), unmatched=F.sum("padded"))

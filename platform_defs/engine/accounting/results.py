@@ -10,7 +10,7 @@ from pyspark.sql.types import StructType
 
 from operators.columns import FINAL_AT
 from operators.timing import ClosedRange
-from platform_defs.engine.accounting.day_accounts import Scope, day_of, row_hash
+from platform_defs.engine.accounting.day_accounts import Scope, day_column, row_hash
 from platform_defs.engine.accounting.row_counts import RECOMPUTED, STORED, result_columns
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.advance.corrections import unread_corrections
@@ -45,7 +45,7 @@ class ComparedResults:
 
     def of_days(self, days: Sequence[date]) -> list[DataFrame]:
         """Both frames, with only the results whose `final_at` is on given days."""
-        return [frame.where(day_of(F.col(FINAL_AT)).isin(list(days))) for frame in self._by_side.values()]
+        return [frame.where(day_column(F.col(FINAL_AT)).isin(list(days))) for frame in self._by_side.values()]
 
     @property
     def _by_side(self) -> dict[int, DataFrame]:

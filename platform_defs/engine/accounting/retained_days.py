@@ -12,10 +12,10 @@ from functools import reduce
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
-from assets.days import day_of as day_of_time
+from assets.days import day_of
 from assets.ports import TERMS
 from operators.engine_columns import EVENT_TIME, SEQ
-from platform_defs.engine.accounting.day_accounts import DayAccount, day_of
+from platform_defs.engine.accounting.day_accounts import DayAccount, day_column
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.inputs.prepared_rows import FILTERED, LATE
 from platform_defs.engine.inputs.progress import progress
@@ -36,7 +36,7 @@ def retained_accounts(advance: Advance, kept: KeptDays, days: tuple[date, date] 
         kept: the days that are accounted for row by row.
         days: the first and the last day to account for; None for all.
     """
-    if days is not None and days[0] >= day_of_time(kept.first):
+    if days is not None and days[0] >= day_of(kept.first):
         return []
     totals, upserts = kept.totals, not advance.asset.operator.reads.closes_ranges
     sums = Sums() if totals is None else sums_of(totals.days)
@@ -105,7 +105,7 @@ def later_rows(advance: Advance, before: int, since: int, start: int | None) -> 
             "matched": on_time & is_handled,
             "pending": on_time & ~is_handled,
         }
-        by_day = rows.groupBy(F.lit(upstream.name).alias("side"), day_of(F.col(EVENT_TIME)))
+        by_day = rows.groupBy(F.lit(upstream.name).alias("side"), day_column(F.col(EVENT_TIME)))
         counts_by_day.append(by_day.agg(*[F.count_if(flag).alias(term) for term, flag in terms.items()]))
     rows_of_terms = collect(reduce(DataFrame.unionByName, counts_by_day)) if counts_by_day else []
     return [((row["side"], row["day"]), {term: row[term] for term in TERMS if term in row}) for row in rows_of_terms]

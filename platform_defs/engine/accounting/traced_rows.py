@@ -22,7 +22,7 @@ from operators.columns import parameter
 from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ
 from operators.errors import OperatorError
 from operators.timing import instant
-from platform_defs.engine.accounting.day_accounts import Scope, day_of, missing_and_extra, row_hash
+from platform_defs.engine.accounting.day_accounts import Scope, day_column, missing_and_extra, row_hash
 from platform_defs.engine.accounting.results import stored_results
 from platform_defs.engine.accounting.row_counts import FACTS, RowFlag, Terms, facts_of, side_columns
 from platform_defs.engine.advance.advance import Advance
@@ -190,4 +190,4 @@ def traced_difference(advance: Advance, scope: Scope, results: Sequence[DataFram
     copies_by_input = copies.select("s.*", "copies").where(F.col(EVENT_TIME).isNotNull())
     difference_terms = missing_and_extra()
     sums = [F.sum(difference_terms.get(term, F.lit(0))).cast("bigint").alias(term) for term in TERMS]
-    return copies_by_input.where(scope.span.holds(EVENT_TIME)).groupBy("side", day_of(F.col(EVENT_TIME))).agg(*sums)
+    return copies_by_input.where(scope.span.holds(EVENT_TIME)).groupBy("side", day_column(F.col(EVENT_TIME))).agg(*sums)

@@ -36,7 +36,8 @@ MOST_STEPS = 1_000
 """After this many steps a query is replaced by a new one, so that its input and output do not grow for ever."""
 _WATERMARK, _WHICH, _FED = "watermark", "which", "fed"
 _EVERY_FILE = (1 << 31) - 1
-"""More files than a commit has, so that Spark reads a whole commit at once: it would drop rows that it read after their watermark."""
+"""More files than a commit has, so that Spark reads a commit in one micro-batch. If it read the row with a step's watermark in an earlier
+micro-batch than other rows of the step, it would drop these as late."""
 _SETTINGS = {
     "spark.sql.streaming.noDataMicroBatches.enabled": "true",  # a watermark finalizes results at once, without further rows
     "spark.sql.streaming.pollingDelay": "100ms",

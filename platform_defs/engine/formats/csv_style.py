@@ -10,7 +10,7 @@ HEADER = "header"
 """The option for whether files have a header."""
 _SPACES = "".join(map(chr, range(33)))
 """The characters that Spark removes around a field: spaces and control characters."""
-_ESCAPES = {"t": "\t", "r": "\r", "b": "\b", "f": "\f"}
+_ESCAPES = {"t": "\t", "b": "\b", "f": "\f"}
 
 
 @dataclass(frozen=True)
@@ -44,10 +44,10 @@ class CsvStyle:
         """
         named = {name.lower(): value for name, value in options.items()}
         sep = named.get("sep", named.get("delimiter", cls.sep))
-        quote, escape = _unescaped(named.get("quote", cls.quote)), _unescaped(named.get("escape", cls.escape))
+        quote, escape = named.get("quote", cls.quote), named.get("escape", cls.escape)
         names = (HEADER, True), ("ignoreleadingwhitespace", False), ("ignoretrailingwhitespace", False)
         has_header, skips_leading, skips_trailing = (str(named.get(name, default)).lower() == "true" for name, default in names)
-        return cls(_unescaped(sep) or cls.sep, quote, escape, has_header, named.get("comment", ""), skips_leading, skips_trailing)
+        return cls(_unescaped(sep), quote, escape, has_header, named.get("comment", ""), skips_leading, skips_trailing)
 
     def fields(self, line: str) -> list[str]:
         """The fields of a line.
@@ -77,7 +77,7 @@ class CsvStyle:
         """The text of a quoted field, and the position after its closing quote."""
         text, position = list[str](), start + 1
         while position < len(line):
-            if line[position] == self.escape and line[position + 1 : position + 2] in {self.quote, self.escape} - {""}:
+            if line[position] == self.escape and line[position + 1 : position + 2] in (self.quote, self.escape):
                 text.append(line[position + 1])
                 position += 2
             elif line[position] == self.quote:
@@ -93,7 +93,6 @@ def header_names(contract: SourceContract, header: str) -> list[str]:
     return CsvStyle.of(contract.options).fields(header) if header else []
 
 
-def _unescaped(text: str) -> str:
-    r"""An option's value as Spark reads it: escapes such as `\t` become one character."""
-    plain = text.replace(r"\u0000", "\0")
-    return re.sub(r"\\(.)", lambda match: _ESCAPES.get(match[1], match[1]), plain) if len(plain) > 1 else plain
+def _unescaped(sep: str) -> str:
+    r"""A field separator as Spark reads it: escapes such as `\t` become one character."""
+    return re.sub(r"\\(.)", lambda match: _ESCAPES.get(match[1], match[1]), sep)
