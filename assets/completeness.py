@@ -68,6 +68,9 @@ def completeness_of(parameter: str, limit: Any) -> Completeness:
     """
     if isinstance(limit, Completeness):
         return limit
+    if isinstance(limit, Mapping):
+        legal = "a share from 0 to 1, or `Completeness(warn_below={input: share})` for a share of each input"
+        raise ContractError.bad_value(parameter, limit, legal)
     _check_share(parameter, limit)
     return Completeness(warn_below=limit)
 

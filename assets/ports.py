@@ -141,7 +141,10 @@ class ViewsPort(Protocol):
     """Reads the lake's tables; see `platform_defs.engine.operations.views.Views`."""
 
     def naming_lost_files(self) -> AbstractContextManager[None]:
-        """A context in which frames of tables are computed: an error for a missing or damaged file names table, file and way out."""
+        """A context in which frames of tables are computed.
+
+        An error for a missing or damaged file names the table and the file, and says what to do.
+        """
         ...
 
     def table(self, name: str) -> DataFrame:

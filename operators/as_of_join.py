@@ -38,12 +38,12 @@ class AsOfJoin:
     With `change`, each right row has a change kind in Flink's terms: `+I` and `+U` are versions, and a `-D` ends the version before it,
     so that nothing is valid until the next `+I` or `+U`. Rows with another kind are ignored: a `-U` says only that a `+U` follows.
 
-    A left row without a valid version is left out (`inner`) or kept once, padded with nulls (`left`). So each left row gives at most
-    one result. `result_time` is the left row's time, and `final_at` is 1 ms later: until then a version of the same millisecond may
-    arrive. In the engine a row of either side is late if `event_time + allowed_lateness < watermark`; a late left row is not in the
-    result, and a late version is not used. A row that arrives behind closed results and is not late corrects them: a left row adds its
-    result, and a version changes the results of the left rows for which it is the newest version. The page `docs/explanation/flink.md`
-    lists the differences from Flink.
+    A left row without a valid version is left out (`inner`) or kept once, with nulls in the right columns (`left`). So each left row gives
+    at most one result. `result_time` is the left row's time, and `final_at` is 1 ms later: until then a version of the same millisecond may
+    arrive. In the engine a row of either side is late if `event_time + allowed_lateness < watermark`; a late left row is not in the result,
+    and a late version is not used. A row that arrives behind closed results and is not late corrects them: a left row adds its result, and
+    a version changes the results of the left rows for which it is the newest version. The page `docs/explanation/flink.md` lists the
+    differences from Flink.
 
     With `max_age`, a step reads the versions that may still be valid. Without it, over a source, the engine keeps the newest old version
     of each key beside the table, and a step reads these and the later versions; over a table, a step reads all versions.

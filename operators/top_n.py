@@ -212,7 +212,7 @@ class TopN:
         return self.strategy or next(self.query.strategies())
 
     def explain(self) -> str:
-        """How a step computes the result, and why it does not use the other strategies, in a few lines."""
+        """How a step computes the result, and why other strategies could give a wrong result, in a few lines."""
         return self.query.explain(self.strategy_used, is_explicit=self.strategy is not None)
 
     def late(self, event_time: Column, watermark: Column) -> Column:

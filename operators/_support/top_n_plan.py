@@ -72,7 +72,7 @@ class TopNQuery:
         )
 
     def explain(self, strategy_used: Strategy, is_explicit: bool) -> str:
-        """The strategy that is used and what it costs, then a line for each other strategy, which says why it is not used."""
+        """The strategy that is used and what it costs, then for each strategy that could give a wrong result a line with the reason."""
         reasons_against = [f"not {strategy}: {reason}" for strategy in get_args(Strategy) if (reason := self.reason_against(strategy))]
         input_reason = [f"rows only move up: {self.rises}"] if self.rises and strategy_used == "update" else []
         used = f"{strategy_used} (set by `strategy`)" if is_explicit else strategy_used

@@ -61,7 +61,8 @@ def run(
     """
     folder = DemoLake(Path(lake) if lake else FOLDER)
     values = _settings(data, folder)
-    definitions, engine = build(values, pipeline := shop(values)), make_engine(values, pipeline)
+    pipeline = shop(values)
+    definitions, engine = build(values, pipeline), make_engine(values, pipeline)
     folder.begin(engine)
     instance = _instance(values)
     planned_rows: dict[str, Any] = {}
@@ -119,7 +120,11 @@ def _of_olist(data: Path, folder: DemoLake, parts: int, arrival: Arrival) -> Cal
             (folder.landing / source).mkdir(parents=True, exist_ok=True)
             (prepared_folder / source / name).rename(folder.landing / source / name)
 
-    return lambda part: _land(folder, olist.PREPARED, name := f"part-{part:05d}.csv", lambda: move(name))
+    def land_part(part: int) -> None:
+        name = f"part-{part:05d}.csv"
+        _land(folder, olist.PREPARED, name, lambda: move(name))
+
+    return land_part
 
 
 def _land(folder: DemoLake, sources: Iterable[str], name: str, write_files: Callable[[], object]) -> None:
@@ -144,7 +149,7 @@ def advance_in_dagster(definitions: dg.Definitions, engine: Engine, instance: dg
 
 
 def _advance(definitions: dg.Definitions, engine: Engine, instance: dg.DagsterInstance, covers_years: bool) -> None:
-    """Advance every asset through Dagster. If the input covers years, only `payment_order_wide` is, and the engine advances the others.
+    """Advance every asset through Dagster; if the input covers years, only `payment_order_wide`, and the others without Dagster.
 
     Dagster stores several events for each asset and day of a run. For all assets and Olist's two years, this would take minutes.
     """
@@ -173,5 +178,5 @@ def _ui(values: Settings) -> str:
         f"TIDEMARK_{name.upper()}": day for name in ("first_day", "last_day") if (day := getattr(values, name)) != getattr(own, name)
     }
     variables |= {"TIDEMARK_PAYMENT_WITHIN": values.payment_within} if values.payment_within != own.payment_within else {}
-    shop = ["env", "-u", "TIDEMARK_PIPELINE"] if own.pipeline is not None else []
-    return " ".join([*shop, *[f"{name}={shlex.quote(value)}" for name, value in variables.items()], "make ui"])
+    unset_pipeline = ["env", "-u", "TIDEMARK_PIPELINE"] if own.pipeline is not None else []
+    return " ".join([*unset_pipeline, *[f"{name}={shlex.quote(value)}" for name, value in variables.items()], "make ui"])

@@ -72,7 +72,7 @@ class RequestedRuns:
         wait_s = self._wait_s(failures)
         if not wait_s or age_s >= wait_s:
             return None
-        outcome = f"failed, the last of {failures} in a row" if failures else "succeeded, but did not finish the work"
+        outcome = f"did not succeed, the last of {failures} in a row" if failures else "succeeded, but did not finish the work"
         return f"run {run.run_id} {outcome}; the next is requested in {wait_s - age_s:.0f} s"
 
     def _wait_s(self, failures: int) -> float:

@@ -134,6 +134,10 @@ TOTALS = DerivedAsset(name="totals", inputs=("orders",), operator=Aggregate(by="
         (lambda: Completeness(error_below={"orders": "half"}), "`error_below` is 'half'; legal: a share from 0 to 1"),  # pyright: ignore[reportArgumentType]
         (lambda: Pipeline(sources=SOURCES, tables=TABLES, completeness={"pairs": True}), "`completeness` is True; legal: a share"),
         (
+            lambda: Pipeline(sources=SOURCES, tables=TABLES, completeness={"pairs": {"payments": 0.9}}),  # pyright: ignore[reportArgumentType]
+            "legal: a share from 0 to 1, or `Completeness.warn_below=.*` for a share of each input",
+        ),
+        (
             lambda: Pipeline(sources=SOURCES, tables=TABLES, completeness={"pairs": Completeness(warn_below={"order": 1})}),
             "`completeness` is 'order'; legal: names of inputs of 'pairs': orders, payments",
         ),

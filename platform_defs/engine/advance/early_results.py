@@ -20,7 +20,7 @@ from operators.contract import Early, EarlyByWindow
 from operators.errors import OperatorError
 from operators.timing import instant
 from operators.triggers import IS_FINAL
-from platform_defs.engine.advance.shown_results import ShownWindows
+from platform_defs.engine.advance.shown_results import ShownWindows, Times
 from platform_defs.engine.faults import point
 from platform_defs.engine.inputs.identity import differences, identity_of
 from platform_defs.engine.inputs.progress import stored_progress
@@ -33,7 +33,9 @@ SHOWN = "shown"
 
 
 def show(workspace: Workspace, asset: DerivedAsset, head: int) -> None:
-    """Write the early results of an asset's open windows as of a ledger batch. Does nothing if the operator has no trigger.
+    """Write the early results of an asset's open windows as of a ledger batch.
+
+    Does nothing if the operator has no trigger, or upserts its table, which has current results already.
 
     Raises:
         OperatorError: the operator has a trigger, but reads no closed ranges.
@@ -44,11 +46,9 @@ def show(workspace: Workspace, asset: DerivedAsset, head: int) -> None:
     now = stored_progress(workspace.lake, asset)
     closed_to, shown_at = now.closed_to, last_shown_metadata(workspace, asset)
     shown_now = {"seq": head, "closed_to": closed_to, "operator": identity_of(asset), "generation": now.generation}
-    if (
-        not head
-        or shown_at == shown_now
-        or not (now.step or all(upstream.is_readable(workspace.lake) for upstream in workspace.inputs_of(asset)))
-    ):
+    if not head or shown_at == shown_now:
+        return
+    if not now.step and not all(upstream.is_readable(workspace.lake) for upstream in workspace.inputs_of(asset)):
         return
     # a trigger cannot compare with early results of another operator, or of a table that was emptied since
     if shown_at is not None and (shown_at.get("generation", 0) != now.generation or differences(shown_at["operator"], asset)):
@@ -57,11 +57,13 @@ def show(workspace: Workspace, asset: DerivedAsset, head: int) -> None:
     table_rows = asset.shaped(current_results).withColumn(IS_FINAL, F.lit(False))
     shown_results = workspace.lake.read(workspace.spark, asset.early, table_rows.schema) if shown_at else table_rows.limit(0)
     shown_last = {"seq": 0, "closed_to": None} if shown_at is None else shown_at
-    times, times_before = (
-        (metadata["closed_to"], workspace.ledger.processing_time(metadata["seq"])) for metadata in (shown_now, shown_last)
-    )
+
+    def times_of(shown: dict[str, Any]) -> Times:
+        """The watermark and the clock for which results were shown."""
+        return shown["closed_to"], workspace.ledger.processing_time(shown["seq"])
+
     windows = _windows(operator)
-    results = windows.results(operator.early, current_results, table_rows, shown_results, times, before=times_before)
+    results = windows.results(operator.early, current_results, table_rows, shown_results, times_of(shown_now), before=times_of(shown_last))
     point("early.before_commit")
     workspace.lake.overwrite(results, asset.early, {SHOWN: shown_now})
     point("early.after_commit")

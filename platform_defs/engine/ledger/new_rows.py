@@ -51,7 +51,15 @@ _KEEPS_IDLE_RULE = arrow_array(["retry", "summary"], pa.string())
 
 @dataclass(frozen=True)
 class NewSourceRows:
-    """New rows of one source, by batch number."""
+    """New rows of one source, by batch number.
+
+    Args:
+        columns: the columns of `COLUMN_TYPES`.
+        spread: `seq` and `spread` of the batches that record quantiles of event times.
+        active_in: the newest batch that read rows of the source, or set its watermark; None if there is none.
+        rejected_in: the newest batch with quarantined rows; None if there is none.
+        accepted_in: the newest batch with accepted rows; None if there is none.
+    """
 
     columns: dict[str, pa.ChunkedArray]
     spread: pa.Table
@@ -84,8 +92,7 @@ def read_rows(parts: Iterable[pa.Table]) -> NewLedgerRows:
         summaries.update(pc.unique(part["summary"].drop_null()).to_pylist())
         for name in pc.unique(part["source"]):
             parts_by_source.setdefault(name.as_py(), []).append(_columns_of_source(part.filter(pc.equal(part["source"], name))))
-    all_batches = _order_by_seq(pa.concat_tables(batch_parts)) if batch_parts else pa.table({})
-    batches = _drop_repeated(all_batches) if rows else all_batches
+    batches = _drop_repeated(_order_by_seq(pa.concat_tables(batch_parts))) if batch_parts else pa.table({})
     is_consistent = not rows or len(batches) == len(pc.unique(batches["seq"]))
     summary = _summary(summaries)
     is_consistent = is_consistent and len(summaries) == (0 if summary is None else 1)
@@ -112,9 +119,17 @@ def _columns_of_source(rows: pa.Table) -> NewSourceRows:
     spread = rows.select(["seq", "spread"]).filter(pc.list_value_length(rows["spread"]).cast(_BOOL))
     is_active = pc.or_(rows["rows_read"].cast(_BOOL), pc.is_in(rows["kind"], value_set=_SETS_WATERMARK))
     is_batch = pc.not_equal(rows["kind"], _SUMMARY)
-    masks = [pc.and_(is_batch, mask) for mask in (is_active, rows["quarantined"].cast(_BOOL), rows["accepted"].cast(_BOOL))]
-    newest_batches = [pc.max(rows["seq"].filter(mask)).as_py() for mask in masks]
-    return NewSourceRows(columns, spread.set_column(0, "seq", spread["seq"].cast(pa.int32())), *newest_batches)
+
+    def newest_with(mask: pa.ChunkedArray) -> int | None:
+        return pc.max(rows["seq"].filter(pc.and_(is_batch, mask))).as_py()
+
+    return NewSourceRows(
+        columns,
+        spread.set_column(0, "seq", spread["seq"].cast(pa.int32())),
+        active_in=newest_with(is_active),
+        rejected_in=newest_with(rows["quarantined"].cast(_BOOL)),
+        accepted_in=newest_with(rows["accepted"].cast(_BOOL)),
+    )
 
 
 def _idle_rule(rows: pa.Table) -> pa.ChunkedArray:
@@ -138,8 +153,13 @@ def _join_parts(parts: Sequence[NewSourceRows]) -> NewSourceRows:
         column = pa.chunked_array([chunk for part in parts for chunk in part.columns.pop(name).chunks])
         columns[name] = column if order is None else column.take(order)
     spread = _order_by_seq(pa.concat_tables([part.spread for part in parts]))
-    newest_batches = (newest(*batches) for batches in zip(*[(p.active_in, p.rejected_in, p.accepted_in) for p in parts], strict=True))
-    return NewSourceRows(columns, spread, *newest_batches)
+    return NewSourceRows(
+        columns,
+        spread,
+        active_in=newest(*[part.active_in for part in parts]),
+        rejected_in=newest(*[part.rejected_in for part in parts]),
+        accepted_in=newest(*[part.accepted_in for part in parts]),
+    )
 
 
 def newest(*seqs: int | None) -> int | None:

@@ -111,7 +111,7 @@ def test_a_failed_ingest_is_retried_with_growing_delays_and_without_a_limit(daem
         daemon.end_run(dg.DagsterRunStatus.FAILURE)
         _land(daemon.engine, f"1{tries}.jsonl")
         daemon.clock.pass_ms((wait_s - 1) * 1000)
-        assert f"failed, the last of {min(tries, 16)} in a row" in daemon.tick(new_input), "another file does not shorten the delay"
+        assert f"did not succeed, the last of {min(tries, 16)} in a row" in daemon.tick(new_input), "another file shortens no delay"
         daemon.clock.pass_ms(1000)
         assert daemon.tick(new_input) == "requested"
 
@@ -156,7 +156,7 @@ def test_the_cursor_of_an_advance_moves_after_it_succeeds(daemon: Daemon) -> Non
     assert daemon.tick(ledger_moved) == "requested"
     assert daemon.cursor is None
     daemon.end_run(dg.DagsterRunStatus.FAILURE)
-    assert "failed, the last of 1 in a row" in daemon.tick(ledger_moved)
+    assert "did not succeed, the last of 1 in a row" in daemon.tick(ledger_moved)
     daemon.clock.pass_ms(30_000)
     assert daemon.tick(ledger_moved) == "requested"
     daemon.end_run(dg.DagsterRunStatus.SUCCESS)
@@ -326,7 +326,7 @@ def test_a_failed_run_is_repeated_although_its_tables_were_advanced(daemon: Daem
     monkeypatch.setattr(PendingWork, "upserted_tables", lambda _: [])
     monkeypatch.setattr(PendingWork, "all_days", lambda *_: None)
     daemon.end_run(dg.DagsterRunStatus.FAILURE)
-    assert "failed, the last of 1 in a row" in daemon.tick(ledger_moved)
+    assert "did not succeed, the last of 1 in a row" in daemon.tick(ledger_moved)
     daemon.clock.pass_ms(30_000)
     assert daemon.tick(ledger_moved) == "requested"
     assert (daemon.request.asset_selection, daemon.request.tags) == (asked.asset_selection, asked.tags)

@@ -137,7 +137,7 @@ def test_a_supervised_stream_is_killed_restarted_and_cancelled_beside_a_backfill
     until(lambda: not is_running(process), 20)
     until(lambda: not java_of(live.daemon), 30)
     until(lambda: live.status_of(first) == dg.DagsterRunStatus.FAILURE, 30)
-    until(lambda: "failed, the last of 1 in a row" in live.stop_reason() or len(live.runs("stream")) > 1, 60)
+    until(lambda: "did not succeed, the last of 1 in a row" in live.stop_reason() or len(live.runs("stream")) > 1, 60)
     second, process = live.next_stream([first])
 
     tables = ("ride_fares", "rides_per_hour", "busy_zones")

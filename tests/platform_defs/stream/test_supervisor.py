@@ -110,7 +110,7 @@ def test_a_failed_stream_is_started_again_with_growing_waits_and_the_reason(daem
         daemon.end()
         daemon.clock.pass_ms((wait_s - 1) * S)
         message = daemon.tick()
-        assert f"failed, the last of {failures} in a row; the next is requested in" in message
+        assert f"did not succeed, the last of {failures} in a row; the next is requested in" in message
         assert "It ended with: " in message
         daemon.clock.pass_ms(S)
         assert daemon.tick() == "requested"
