@@ -57,13 +57,18 @@ def _rows_of_source(engine: Engine, name: str) -> dict[str, Any]:
 
 
 def _file(quarantined: QuarantinedFile) -> dict[str, Any]:
-    return {"file": unquote(quarantined.file.path), "seq": quarantined.seq, "reason": quarantined.reason, "asked": quarantined.asked}
+    return {
+        "file": unquote(quarantined.file.path),
+        "seq": quarantined.seq,
+        "reason": quarantined.reason,
+        "asked": quarantined.is_retry_requested,
+    }
 
 
 def _print_list(report: dict[str, Any]) -> None:
     quarantined = {name: content for name, content in report["sources"].items() if content["files"] or content["rows"]}
     if not quarantined:
-        render.out.print("The quarantine is empty.")
+        render.out.print(f"Nothing is in quarantine: {render.plain(', '.join(report['sources']))}.")
     for name, content in quarantined.items():
         if content["files"]:
             rows = [[f["file"], f["reason"] + (" (to be read again)" if f["asked"] else ""), f["seq"]] for f in content["files"]]

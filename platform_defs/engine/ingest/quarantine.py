@@ -58,7 +58,7 @@ class Quarantine(LedgerWriter):
             selected = [
                 quarantined
                 for quarantined in self._select_files(source, names)
-                if not quarantined.asked and quarantined.file.length != MISSING_LENGTH
+                if not quarantined.is_retry_requested and quarantined.file.length != MISSING_LENGTH
             ]
             known_files = self.ledger.file_records(source, [quarantined.file for quarantined in selected])
             selected = [replace(quarantined, file=of_known_format(known_files.with_fault(quarantined.file))) for quarantined in selected]

@@ -26,13 +26,13 @@ class QuarantinedFile:
         file: the file, in the state in which it was quarantined.
         seq: the number of the batch that quarantined it.
         reason: the reason in the quarantine.
-        asked: whether a retry was requested.
+        is_retry_requested: whether a retry was requested.
     """
 
     file: File
     seq: int
     reason: str = ""
-    asked: bool = False
+    is_retry_requested: bool = False
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,7 @@ def _files_in_quarantine(offsets: Sequence[tuple[int, str]], source: str, folder
         elif status[0] == UNREAD:
             files_by_path[plain] = QuarantinedFile(file, seq)
         elif status[0] == RETRY and plain in files_by_path:
-            files_by_path[plain] = replace(files_by_path[plain], asked=True)
+            files_by_path[plain] = replace(files_by_path[plain], is_retry_requested=True)
     return [files_by_path[plain] for plain in sorted(files_by_path)]
 
 

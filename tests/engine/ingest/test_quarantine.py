@@ -109,7 +109,7 @@ def test_a_refused_file_is_read_again_at_each_retry(make_engine: MakeEngine) -> 
     _write(engine, "l", "1.jsonl.gz", _gzipped("a", "b"))
     assert len(engine.ingestion.quarantine.retry("l", ["1.jsonl.gz", "deep/2.jsonl.gz"])) == 2
     assert [(s.kind, s.accepted, len(s.offsets)) for s in engine.ledger.batches()[-1]] == [("retry", 0, 2)]
-    assert [f.asked for f in engine.ingestion.quarantine_list.files("l")] == [True, False, True, False, False]
+    assert [f.is_retry_requested for f in engine.ingestion.quarantine_list.files("l")] == [True, False, True, False, False]
     assert engine.ingestion.quarantine.retry("l", ["1.jsonl.gz"]) == []
     assert _accepted(engine.ingest()) == [("l", 2, 1)]
     assert engine.ingest() == []

@@ -18,7 +18,7 @@ from tests.platform_defs.cli.test_commands import tidemark
 
 LONG_REASON = "malformed: it has columns that the contract does not name: " + ", ".join(f"c{n}" for n in range(60))
 CORRUPTED = QuarantinedFile(File(1, f"file:/in/{'deep/' * 20}a%20b%1B%5B31m.jsonl.gz", 7, "orders"), 3, "malformed: torn")
-REQUESTED = QuarantinedFile(File(1, "file:/in/c.jsonl.gz", 7, "orders"), 4, "malformed: \x1b]0;title\x07", asked=True)
+REQUESTED = QuarantinedFile(File(1, "file:/in/c.jsonl.gz", 7, "orders"), 4, "malformed: \x1b]0;title\x07", is_retry_requested=True)
 
 
 class _Quarantine:
@@ -90,7 +90,7 @@ def test_json_output_is_complete(quarantine: _Quarantine) -> None:
 @pytest.mark.parametrize(
     ("args", "code", "message"),
     [
-        (["list", "payments"], 0, "The quarantine is empty."),
+        (["list", "payments"], 0, "Nothing is in quarantine: payments."),
         (["retry", "payments"], 0, "There is no file to read again."),
         (["release", "payments"], 0, "There are no matching rows to release."),
         (["list", "refunds"], 1, "error: `source` is 'refunds'; legal: orders, payments"),
