@@ -105,11 +105,15 @@ class _Run:
         self._stopped.set()
         self._pool.shutdown(wait=False, cancel_futures=True)
         timeout = grace_s
-        while running := [work for work in self._work.values() if not work.done()]:
+        while running := self._running_work():
             if wait(running, timeout=timeout).not_done:
                 self._stopped.cancel()
                 cancel_jobs()
             timeout = _CANCEL_EVERY_S
+
+    def _running_work(self) -> list[Future[Any]]:
+        with self._lock:  # a worker may add work
+            return [work for work in self._work.values() if not work.done()]
 
     def _begin_ready(self) -> None:
         for name in [name for name in self._steps if name in self._not_begun]:

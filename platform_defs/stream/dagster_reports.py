@@ -43,6 +43,8 @@ from platform_defs.stream.reports import Accounts, Steps
 
 _RETRY_S = 30.0
 """How long a stream waits before it reports again if Dagster's event store, or the lake, has failed."""
+_Event = Callable[[], "Sequence[_Event] | None"]
+"""Stores one event, or returns the events to store in its place."""
 _log = logging.getLogger(__name__)
 _Differences = Mapping[tuple[str, int], tuple[int, int]]
 
@@ -89,7 +91,7 @@ class DagsterReports:
         self._context, self._engine, self._days, self._interval_s, self._now = context, engine, days, interval_s, now
         self._next_at, self._columns = now(), dict[str, dict[str, Any]]()
         self._waiting, self._unpublished, self._unaccounted = dict[str, bool](), dict[str, bool](), set[str]()
-        self._collected, self._events = IntervalReports(), deque[Callable[[], None]]()
+        self._collected, self._events = IntervalReports(), deque[_Event]()
 
     def report_batch(self, batch: Batch) -> None:
         """Collect a batch; sources without rows in it are not reported."""
@@ -165,11 +167,12 @@ class DagsterReports:
             return
         ingested = [dg.AssetMaterialization(event_key(source), metadata=batch_metadata(rows)) for source, rows in collected.rows.items()]
         self._events += [partial(self._log, event) for event in ingested]
-        self._events += [partial(self._materialize, name, steps, collected.lags) for name, steps in collected.steps.items()]
+        self._events += [partial(self._materializations, name, steps, collected.lags) for name, steps in collected.steps.items()]
         metadata_by_table = {name: published_metadata(cast(Any, published)) for name, published in collected.topics.items()}
         topics = [dg.AssetMaterialization(topic_key(name), metadata=metadata) for name, metadata in metadata_by_table.items()]
         self._events += [partial(self._log, event) for event in topics]
-        self._events += [partial(self._check, name, [*accounts.values()]) for name, accounts in collected.accounts.items()]
+        for name, accounts in collected.accounts.items():
+            self._events += [partial(self._log, evaluation) for evaluation in self._evaluations(name, [*accounts.values()])]
         self._events.append(partial(self._summarize, collected))
         self._collected, self._next_at = IntervalReports(), self._now() + self._interval_s
         self._store()
@@ -177,11 +180,13 @@ class DagsterReports:
     def _store(self) -> None:
         """Store the events in turn. The event of a table that cannot be read is left out. Another error keeps this event and later ones."""
         while self._events:
+            further = None
             try:
-                self._events[0]()
+                further = self._events[0]()
             except UNREADABLE as error:
                 self._log_line("warning", f"an event is left out: {describe_error(error)}")
             self._events.popleft()
+            self._events.extendleft(reversed(further or ()))
 
     def violated(self, error: LawError) -> None:
         """Log that the conservation law does not hold for a table: for each of its days, and last for the table as a whole.
@@ -191,7 +196,8 @@ class DagsterReports:
         """
         with suppress(Exception):
             self.publish()
-        self._check(error.asset, error.accounts, error.differences)
+        for evaluation in self._evaluations(error.asset, error.accounts, error.differences):
+            self._log(evaluation)
         result = _law(error.accounts, error.differences)
         self._log(_evaluation(error.asset, result, None))
 
@@ -210,21 +216,21 @@ class DagsterReports:
             raise
         self.publish()
 
-    def _materialize(self, name: str, steps: Sequence[Step], lags: dict[str, float]) -> None:
-        """Log a table's materialization, for each changed day if it has partitions, and add its lag in seconds to `lags`."""
+    def _materializations(self, name: str, steps: Sequence[Step], lags: dict[str, float]) -> list[_Event]:
+        """A table's materializations, one for each changed day if it has partitions; adds its lag in seconds to `lags`."""
         derived, state, rows = self._engine.assets[name], self._engine.pending.describe_progress(name), sum(step.rows for step in steps)
         columns, lags[name] = self._columns_of(derived), state["lag_ms"] / 1000
         if not derived.operator.reads.closes_ranges:
             metadata = {"steps": len(steps), "changes": rows} | columns
-            self._log(dg.AssetMaterialization(name, metadata=metadata))
-            return
+            return [partial(self._log, dg.AssetMaterialization(name, metadata=metadata))]
         times = self._engine.pending.event_times(name)
         days = changed_days(steps, self._days, times[0] if times else None)
-        metadata = {"steps": len(steps), "rows": rows} | progress_metadata(state)
+        metadata, events = {"steps": len(steps), "rows": rows} | progress_metadata(state), list[_Event]()
         for day in days:
             is_final = state["closed_to"] is not None and state["closed_to"] >= day_end(day)
             metadata_of_day = metadata | {"finalized": is_final} | (columns if day == days[-1] else {})
-            self._log(dg.AssetMaterialization(name, partition=str(day), metadata=metadata_of_day))
+            events.append(partial(self._log, dg.AssetMaterialization(name, partition=str(day), metadata=metadata_of_day)))
+        return events
 
     def _columns_of(self, derived: DerivedAsset) -> dict[str, Any]:
         """The metadata of a table's columns; none if the table cannot be read now, as while it is rebuilt."""
@@ -235,14 +241,16 @@ class DagsterReports:
                 return {}
         return self._columns[derived.name]
 
-    def _check(self, name: str, accounts: Sequence[DayAccount], differences: _Differences = MappingProxyType({})) -> None:
-        """Log the conservation law of a table: by day if it has partitions, else for all days at once."""
+    def _evaluations(
+        self, name: str, accounts: Sequence[DayAccount], differences: _Differences = MappingProxyType({})
+    ) -> Iterator[AssetCheckEvaluation]:
+        """The results of the conservation law of a table: by day if it has partitions, else for all days at once."""
         days = range_of(self._days) if self._engine.assets[name].operator.reads.closes_ranges else None
         by_day = defaultdict[str | None, list[DayAccount]](list)
         for account in accounts:
             by_day[str(account.day) if days and days[0] <= account.day <= days[1] else None].append(account)
         for day, accounts_of_day in sorted(by_day.items(), key=lambda item: (item[0] is None, item[0] or "")):
-            self._log(_evaluation(name, _law(accounts_of_day, differences), day))
+            yield _evaluation(name, _law(accounts_of_day, differences), day)
 
     def _summarize(self, collected: IntervalReports) -> None:
         clauses = collected.parts + ([f"waiting: {', '.join(sorted(self._waiting))}"] if self._waiting else [])

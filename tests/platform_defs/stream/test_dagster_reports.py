@@ -4,6 +4,7 @@ from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import date
+from itertools import count
 from types import SimpleNamespace
 from typing import Any
 
@@ -23,7 +24,7 @@ from platform_defs.engine.operations.publish_to_topic import Published
 from platform_defs.stream import dagster_reports
 from platform_defs.stream.dagster_reports import DagsterReports
 from tests.engine.source_batches import source_batch
-from tests.support.small_sources import HOUR, START
+from tests.support.small_sources import DAY, HOUR, START
 
 COUNT = {"n": "count(*)"}
 WINDOWS = DerivedAsset(name="windows", inputs=("l",), operator=WindowedAggregate(by="k", window=Tumbling(size="1 hour"), aggregates=COUNT))
@@ -192,6 +193,31 @@ def test_a_fault_of_the_event_store_ends_no_stream_and_loses_no_report(
     assert _kinds(events) == {"ASSET_MATERIALIZATION": 2 * 3, "ASSET_CHECK_EVALUATION": 2 * 2, "log": 2}
     rows = [m.metadata["rows_read"].value for e in events if (m := e.asset_materialization) and m.asset_key.path == ["events", "l"]]
     assert rows == [4, 20], "each batch is in one report"
+
+
+def test_a_fault_of_the_event_store_repeats_no_event(run: Callable[..., list[EventLogEntry]], monkeypatch: pytest.MonkeyPatch) -> None:
+    """The store fails at the third of three days of a table, and of its check."""
+    store, tries, days = dg.OpExecutionContext.log_event, count(1), [f"2026-03-0{n}" for n in (1, 2, 3)]
+
+    def unreliable(context: dg.OpExecutionContext, event: Any) -> None:
+        if next(tries) in (3, 7):
+            raise OSError("the database does not answer")
+        store(context, event)
+
+    def script(stream: Stream) -> None:
+        monkeypatch.setattr(dg.OpExecutionContext, "log_event", unreliable)
+        last = Progress(step=1, closed_to=START + 2 * DAY + HOUR)
+        stream.reports.report_steps({"windows": [Step(Progress(step=0, closed_to=START), last, 2)]}, 0.1)
+        stream.reports.report_accounts({"windows": [_account(day) for day in days]}, 0.1)
+        for _ in range(2):
+            with pytest.raises(OSError, match="does not answer"):
+                stream.reports.publish()
+        stream.reports.publish()
+
+    events = run(script)
+    assert [m.partition for e in events if (m := e.asset_materialization)] == days
+    checks = [e.dagster_event.asset_check_evaluation_data for e in events if "CHECK" in str(e.dagster_event and e.dagster_event.event_type)]
+    assert [check.partition for check in checks] == days
 
 
 def test_a_line_that_cannot_be_logged_ends_no_stream(run: Callable[..., list[EventLogEntry]], caplog: pytest.LogCaptureFixture) -> None:
