@@ -22,6 +22,11 @@ def _split(value: str, schemes: tuple[str, ...], legal: str) -> SplitResult:
     return url
 
 
+def _has_query_or_fragment(value: str) -> bool:
+    """Whether a URL has a query or a fragment, which may be empty: `urlsplit` gives the same for an empty one and for none."""
+    return "?" in value or "#" in value
+
+
 def _checked_webhook(value: str) -> str:
     legal = "legal: http://host/path or https://host/path, without user and password"
     if "@" in _split(value, ("http", "https"), legal).netloc:
@@ -32,7 +37,7 @@ def _checked_webhook(value: str) -> str:
 def _checked_base(value: str) -> str:
     legal = "legal: http://host or https://host, with an optional path, and without user, `?` and `#`"
     url = _split(value, ("http", "https"), legal)
-    if "@" in url.netloc or url.query or url.fragment:
+    if "@" in url.netloc or _has_query_or_fragment(value):
         raise ValueError(legal)
     return value.rstrip("/")
 
@@ -40,7 +45,8 @@ def _checked_base(value: str) -> str:
 def _checked_smtp(value: str) -> str:
     legal = "legal: smtp://host:port or smtps://host:port; USER:PASSWORD@, percent-encoded, may precede the host"
     url = _split(value, ("smtp", "smtps"), legal)
-    if url.path not in ("", "/") or url.query or url.fragment or (url.username is None) != (url.password is None):
+    has_legal_login = "@" not in url.netloc or (bool(url.username) and url.password is not None)
+    if url.path not in ("", "/") or _has_query_or_fragment(value) or not has_legal_login:
         raise ValueError(legal)
     return value
 
