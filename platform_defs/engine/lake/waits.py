@@ -10,6 +10,7 @@ import os
 import socket
 import sys
 import time
+from collections import defaultdict
 from collections.abc import Callable
 from contextlib import AbstractContextManager, ExitStack, suppress
 from datetime import UTC, datetime
@@ -40,7 +41,7 @@ _log = logging.getLogger(__name__)
 
 def describe_process(purpose: Purpose) -> str:
     """A description of this process, for the messages of processes that wait for it."""
-    command = " ".join([Path(sys.argv[0]).name, *sys.argv[1:2]]).strip() or "python"
+    command = " ".join([*(Path(script).name for script in sys.argv[:1]), *sys.argv[1:2]]).strip() or "python"
     activity = command if purpose == "write" else f"{command}, {purpose}"
     return f"process {os.getpid()} ({activity}) on {socket.gethostname()} since {datetime.now(UTC):%Y-%m-%d %H:%M:%S} UTC"
 
@@ -64,7 +65,8 @@ def take_or_wait(
     """Take a lock, or wait for it. A process that waits logs a warning after 0.3 s, and then each minute.
 
     A writer waits while maintenance holds the lock. A writer and maintenance wait for a stream. A stream does not wait, except for
-    maintenance if it is given a patience. In all other cases a held lock is an error.
+    maintenance if it is given a patience. In all other cases a held lock is an error. Waits for maintenance and waits for a
+    stream have separate limits.
 
     Args:
         name: the name of the lock.
@@ -78,8 +80,8 @@ def take_or_wait(
         LakeBusy: another process holds the lock, and this one does not wait for it, has waited too long, or was stopped; the text names
             the holder, and since when it holds the lock.
     """
-    began, reported, may_request, poll_s = time.monotonic(), -math.inf, request is not None, POLL_S
-    holder, holder_since = None, began
+    tried_at, reported_at, may_request, poll_s = time.monotonic(), -math.inf, request is not None, POLL_S
+    holder, holder_since, waits_s = None, tried_at, defaultdict[str, float](float)
     with ExitStack() as requests:
         while True:
             try:
@@ -88,12 +90,13 @@ def take_or_wait(
                 limit_s, now = _limit_s(busy.purpose, purpose, patience_s, may_request), time.monotonic()
                 if busy.holder != holder:
                     holder, holder_since = busy.holder, now
-                waited_s, grace_s = now - began, min(_GRACE_S, math.inf if patience_s is None else patience_s)
+                waits_s[busy.purpose] += now - tried_at
+                tried_at, waited_s, grace_s = now, waits_s[busy.purpose], min(_GRACE_S, math.inf if patience_s is None else patience_s)
                 if is_stopped() or (waited_s >= limit_s if limit_s else now - holder_since >= grace_s):
                     raise LakeBusy.of(name, busy.holder, busy.purpose, waited_s if limit_s else None) from None
-                if limit_s and waited_s >= max(_GRACE_S, reported + REPORT_S):
+                if limit_s and waited_s >= _GRACE_S and now >= reported_at + REPORT_S:
                     _log.warning("%s: waiting for %s, for %.0f s so far: %s", name, _phrase_of_purpose(busy.purpose), waited_s, busy.holder)
-                    reported = waited_s
+                    reported_at = now
                 if request is not None and busy.purpose == "stream":
                     with suppress(LakeBusy):  # another process has requested it already; the stream gives way to that one first
                         requests.enter_context(request())

@@ -6,6 +6,9 @@ import subprocess
 import sys
 import threading
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -19,7 +22,7 @@ from platform_defs.engine.lake import lease_records
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.leases import Lease
 from platform_defs.engine.lake.tables import Lake
-from platform_defs.engine.lake.waits import Busy, take_or_wait
+from platform_defs.engine.lake.waits import Busy, describe_process, take_or_wait
 
 ROWS = pa.table({"a": [1]})
 HOLDER = rf"process {os.getpid()} \(.+\) on \S+ since \d{{4}}-\d\d-\d\d \d\d:\d\d:\d\d UTC"
@@ -48,6 +51,18 @@ class WallClock:
 @pytest.fixture
 def wall() -> WallClock:
     return WallClock()
+
+
+@pytest.fixture
+def waiting_clock(monkeypatch: pytest.MonkeyPatch) -> WallClock:
+    """The clock of processes that wait, which their sleep advances."""
+    clock = WallClock()
+
+    def sleep(seconds: float) -> None:
+        clock.now += seconds
+
+    monkeypatch.setattr("platform_defs.engine.lake.waits.time", SimpleNamespace(sleep=sleep, monotonic=clock))
+    return clock
 
 
 def remote(tmp_path: Path, seconds: float = 60.0) -> Lake:
@@ -269,40 +284,55 @@ def test_a_writer_stops_waiting_after_its_timeout() -> None:
         take_or_wait("x", busy, "write", patience_s=0)
 
 
-def test_a_lock_that_others_take_for_a_moment_each_is_tried_again(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("waiting_clock")
+def test_a_lock_that_others_take_for_a_moment_each_is_tried_again() -> None:
     """Several processes may have waited for the same stream. One that holds the lock for longer is an error."""
-    now, holders = [0.0], ["process 1", "process 1", "process 2", "process 2"]
+    holders = ["process 1", "process 1", "process 2", "process 2"]
 
     def take() -> None:
         if holders:
             raise Busy(holders.pop(0))
 
-    monkeypatch.setattr("platform_defs.engine.lake.waits.time.monotonic", lambda: now[0])
-    monkeypatch.setattr("platform_defs.engine.lake.waits.time.sleep", lambda seconds: now.__setitem__(0, now[0] + seconds))
     take_or_wait("x", take, "maintenance")
     holders += ["process 3"] * 3
     with pytest.raises(LakeError, match="x has a writer already: process 3"):
         take_or_wait("x", take, "maintenance")
 
 
-def test_a_writer_logs_that_it_waits_for_maintenance_and_times_out(
-    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
-) -> None:
-    now = [0.0]
+def test_a_wait_for_maintenance_does_not_count_as_a_wait_for_the_stream(waiting_clock: WallClock) -> None:
+    """After 40 minutes of maintenance, the stream holds the lock: until it is requested, or for longer than others wait for it."""
+    began, requests = waiting_clock.now, list[float]()
 
-    class Time:
-        @staticmethod
-        def monotonic() -> float:
-            return now[0]
+    @contextmanager
+    def request() -> Iterator[None]:
+        requests.append(waiting_clock.now)
+        yield
 
-        @staticmethod
-        def sleep(seconds: float) -> None:
-            now[0] += seconds
+    def take(gives_way: bool) -> None:
+        if waiting_clock.now < began + 2_400:
+            raise Busy("process 1 on host", "maintenance")
+        if not (requests and gives_way):
+            raise Busy("process 2 on host", "stream")
 
+    take_or_wait("x", partial(take, True), "write", request=request)
+    assert requests == [pytest.approx(began + 2_400, abs=1)]
+    requests.clear()
+    waiting_clock.now = began
+    with pytest.raises(LakeError, match=r"process 2 on host; it is a stream, whose present step did not end in 30 minutes"):
+        take_or_wait("x", partial(take, False), "write", request=request)
+    assert len(requests) == 1
+
+
+def test_a_description_of_a_process_without_arguments(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As of an interpreter that another program embeds."""
+    monkeypatch.setattr(sys, "argv", list[str]())
+    assert re.fullmatch(HOLDER, describe_process("write"))
+
+
+def test_a_writer_logs_that_it_waits_for_maintenance_and_times_out(waiting_clock: WallClock, caplog: pytest.LogCaptureFixture) -> None:
     def busy() -> None:
         raise Busy("process 7 (tidemark maintain) on host", "maintenance")
 
-    monkeypatch.setattr("platform_defs.engine.lake.waits.time", Time)
     with (
         caplog.at_level("WARNING"),
         pytest.raises(LakeError, match=r"ledger has a writer already: process 7 .* 240 minutes\. .* End that"),
