@@ -11,13 +11,13 @@ from assets.names import (
     first_duplicate,
     fold_case,
     folded_name,
-    is_comparable,
     is_storable,
     name_fault,
     nested_structs,
     table_name_fault,
 )
 from assets.reader_options import legal_values, option_fault
+from operators.column_types import can_be_compared
 from operators.columns import column_fault
 from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ
 from operators.errors import OperatorError, did_you_mean
@@ -165,7 +165,7 @@ def check_key(key: Sequence[str], schema: StructType, owner: str) -> None:
         if column not in columns:
             legal = f"the columns of {owner} are {', '.join(columns)}{did_you_mean(column, columns)}"
             raise ContractError.bad_value("unique_key", column, legal)
-        if not is_comparable(schema[column].dataType):
+        if not can_be_compared(schema[column].dataType):
             raise ContractError.bad_value("unique_key", column, "columns whose types contain no map and no variant, at any depth")
     if len({*key}) < len(key):
         raise ContractError.bad_value("unique_key", key, "each column once")

@@ -10,13 +10,11 @@ from pyspark.sql.types import (
     DataType,
     DayTimeIntervalType,
     DecimalType,
-    MapType,
     NullType,
     StructType,
     TimeType,
     UserDefinedType,
     VarcharType,
-    VariantType,
     YearMonthIntervalType,
 )
 
@@ -96,8 +94,3 @@ def is_storable(kind: DataType) -> bool:
         or (isinstance(part, DecimalType) and part.precision == 0)
         for part in types_within(kind)
     )
-
-
-def is_comparable(kind: DataType) -> bool:
-    """Whether a join can compare values of a type."""
-    return not any(isinstance(part, MapType | VariantType) for part in types_within(kind))

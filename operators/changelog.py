@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from pyspark.sql import Column, DataFrame, Window
 from pyspark.sql import functions as F
 
-from operators.column_types import has_map
+from operators.column_types import can_be_compared
 from operators.columns import are_rows_equal, as_comparable, check_free, check_present, quoted, quoted_name, temporary
 from operators.engine_columns import drop_engine_columns
 from operators.errors import OperatorError
@@ -24,7 +24,7 @@ INSERT, UPDATE_BEFORE, UPDATE_AFTER, DELETE = "+I", "-U", "+U", "-D"
 COMMIT_VERSION, COMMITTED_AT = "commit_version", "committed_at"
 """The columns of a Delta table's change data feed, as a source reads it, that describe the commit and not the row."""
 _SIGN, _EXISTS, _KIND, _HAS_VALUE = temporary("sign"), temporary("exists"), temporary("kind"), temporary("has_value")
-_AGGREGATE, _MAPS, _ENTRIES = temporary("aggregate"), temporary("maps"), temporary("entries")
+_AGGREGATE, _VALUES, _COMPARABLE = temporary("aggregate"), temporary("values"), temporary("comparable")
 OWN_CHANGE, OWN_COPIES = temporary("change"), temporary("copies")
 """The names to use in place of `change` and `copies` if the rows may have columns with those names: no source has such a column."""
 _MICROS_NTZ = "yyyy-MM-dd'T'HH:mm:ss.SSSSSS"
@@ -189,13 +189,13 @@ def bag_difference(before: DataFrame, after: DataFrame, copies: str = "copies") 
 def _aggregate_by_row(before: DataFrame, after: DataFrame, aggregate: Column) -> DataFrame:
     """Each distinct row of two tables, with an aggregate of the signs of its copies: -1 for one of `before`, and 1 for one of `after`."""
     rows = after.select(*quoted(before.columns), F.lit(1).alias(_SIGN)).unionByName(before.withColumn(_SIGN, F.lit(-1)))
-    columns_without_maps = [f.name for f in before.schema.fields if not has_map(f.dataType)]
-    map_fields = [f for f in before.schema.fields if f.name not in columns_without_maps]
-    if not map_fields:
+    comparable_columns = [f.name for f in before.schema.fields if can_be_compared(f.dataType)]
+    other_fields = [f for f in before.schema.fields if f.name not in comparable_columns]
+    if not other_fields:
         return rows.groupBy(*quoted(before.columns)).agg(aggregate.alias(_AGGREGATE))
-    entries = F.struct(*[as_comparable(F.col(quoted_name(f.name)), f.dataType) for f in map_fields])
-    # The maps of all copies are equal, except for the order of their entries.
-    first_maps = F.first(F.struct(*quoted(f.name for f in map_fields)))
-    grouped = rows.groupBy(*quoted(columns_without_maps), entries.alias(_ENTRIES))
-    aggregated = grouped.agg(aggregate.alias(_AGGREGATE), first_maps.alias(_MAPS))
-    return aggregated.select(*quoted(columns_without_maps), f"{_MAPS}.*", _AGGREGATE)
+    as_comparables = F.struct(*[as_comparable(F.col(quoted_name(f.name)), f.dataType) for f in other_fields])
+    # The maps and variants of all copies are equal, except for the order of entries.
+    first_values = F.first(F.struct(*quoted(f.name for f in other_fields)))
+    grouped = rows.groupBy(*quoted(comparable_columns), as_comparables.alias(_COMPARABLE))
+    aggregated = grouped.agg(aggregate.alias(_AGGREGATE), first_values.alias(_VALUES))
+    return aggregated.select(*quoted(comparable_columns), f"{_VALUES}.*", _AGGREGATE)

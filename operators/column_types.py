@@ -25,13 +25,16 @@ def types_within(kind: DataType) -> Iterator[DataType]:
         yield from types_within(contained_type)
 
 
-def has_map(kind: DataType) -> bool:
-    """Whether a type is a map, or contains one."""
-    return any(isinstance(contained, MapType) for contained in types_within(kind))
+def can_be_compared(kind: DataType) -> bool:
+    """Whether Spark can compare, group by and hash values of a type: not if there is a map or a variant in it."""
+    return not any(isinstance(contained, MapType | VariantType) for contained in types_within(kind))
 
 
 def can_be_ordered(kind: DataType) -> bool:
-    """Whether Spark can order values of a type: it cannot if there is a map or a variant in it."""
+    """Whether Spark can order values of a type: not if there is a map, a variant or a calendar interval in it.
+
+    Void, whose values are all null, counts as a type without an order.
+    """
     return all(
         isinstance(contained, ArrayType | StructType | AtomicType) and not isinstance(contained, VariantType)
         for contained in types_within(kind)

@@ -5,9 +5,9 @@ from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
-from pyspark.sql.types import ArrayType, DataType, DecimalType, IntegralType, MapType, StructType, TimestampType
+from pyspark.sql.types import ArrayType, AtomicType, DataType, DecimalType, IntegralType, MapType, StructType, TimestampType, VariantType
 
-from operators.column_types import has_map
+from operators.column_types import can_be_compared
 from operators.errors import ColumnError
 
 TEMPORARY = "__tm_"
@@ -102,7 +102,7 @@ def are_rows_equal(left_alias: str, right_alias: str, columns: Sequence[str], sc
         left_alias: the alias of one row's frame.
         right_alias: the alias of the other row's frame.
         columns: the columns.
-        schema: the columns' types, needed if one may be a map: Spark does not compare maps.
+        schema: the columns' types, needed if one may be a map or a variant, which Spark does not compare.
     """
 
     def comparable_value(alias: str, column: str) -> Column:
@@ -129,9 +129,11 @@ def combine_balanced(columns: Sequence[Column], join: Callable[[Column, Column],
 
 
 def as_comparable(value: Column, kind: DataType) -> Column:
-    """A value that Spark can compare, group by and hash: each map is replaced by an array of its entries, sorted by key."""
-    if not has_map(kind):
+    """A value that Spark can compare, group by and hash: a map's entries, sorted by key, replace it, and a variant's JSON."""
+    if can_be_compared(kind):
         return value
+    if isinstance(kind, VariantType):
+        return F.to_json(value)
     if isinstance(kind, MapType):
         entries = F.transform(F.map_entries(value), lambda e: F.struct(e["key"], as_comparable(e["value"], kind.valueType)))
         return F.array_sort(entries)
@@ -139,6 +141,30 @@ def as_comparable(value: Column, kind: DataType) -> Column:
         return F.transform(value, lambda e: as_comparable(e, kind.elementType))
     fields = kind.fields if isinstance(kind, StructType) else []
     return F.when(value.isNotNull(), F.struct(*[as_comparable(value[f.name], f.dataType).alias(f.name) for f in fields]))
+
+
+def day_column(time: Column) -> Column:
+    """The UTC day of a time, as `day`, limited to the days that Python's `date` can represent."""
+    return F.least(F.greatest(time.cast("date"), F.expr("date'0001-01-01'")), F.expr("date'9999-12-31'")).alias("day")
+
+
+def row_hash(schema: StructType) -> Column:
+    """A hash of a row, as `row_hash`, that distinguishes nulls and how values are nested, at any depth.
+
+    Spark's hash skips nulls and the ends of arrays, so that (1, null) and (null, 1) would be equal. So null flags are hashed too, and
+    nested values also as JSON, which alone would not do, since its times have milliseconds. Without nested values, the hash is one SQL
+    expression.
+
+    Args:
+        schema: the columns.
+    """
+    flat = [f.name for f in schema.fields if isinstance(f.dataType, AtomicType) and can_be_compared(f.dataType)]
+    nested = [as_comparable(F.col(quoted_name(f.name)), f.dataType) for f in schema.fields if f.name not in flat]
+    are_null = [f"isnull({name})" for name in quoted(schema.names)]
+    flat_hash = F.expr(f"xxhash64({', '.join([*quoted(flat), *are_null])})")
+    if not nested:
+        return flat_hash.alias("row_hash")
+    return F.xxhash64(flat_hash, *nested, F.to_json(F.struct(*nested), {"ignoreNullFields": "false"})).alias("row_hash")
 
 
 def keys_of(frames: Sequence[DataFrame], key: Sequence[str]) -> DataFrame:

@@ -9,7 +9,7 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from operators.columns import FINAL_AT, RESULT_TIME, as_comparable, quoted_name
+from operators.columns import FINAL_AT, RESULT_TIME, quoted_name, row_hash
 from operators.engine_columns import EVENT_TIME, FINALIZED_AT, MATCHED, WHICH, drop_engine_columns
 from operators.timing import timestamp
 
@@ -45,13 +45,7 @@ def result_times(last_time: Column, event_time: str | None) -> tuple[Column, Col
 
 def with_ids(frames: Sequence[DataFrame]) -> list[DataFrame]:
     """The frames with `ROW_ID`."""
-    return [frame.withColumn(ROW_ID, _hash(drop_engine_columns(frame))) for frame in frames]
-
-
-def _hash(frame: DataFrame) -> Column:
-    """A hash of a row, which distinguishes nulls."""
-    values = [as_comparable(F.col(quoted_name(f.name)), f.dataType) for f in frame.schema.fields]
-    return F.xxhash64(*values, *[value.isNull() for value in values])
+    return [frame.withColumn(ROW_ID, row_hash(drop_engine_columns(frame).schema)) for frame in frames]
 
 
 def ids_in_pairs(pairs: DataFrame, columns: Sequence[str]) -> DataFrame:

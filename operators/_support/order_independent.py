@@ -20,17 +20,15 @@ from pyspark.sql.types import (
     IntegerType,
     IntegralType,
     LongType,
-    MapType,
     ShortType,
     StringType,
     StructType,
-    VariantType,
 )
 
 from operators._support import moments
 from operators._support.exact_sums import exact_sum
 from operators._support.sql_tokens import Call, calls_of, tokens_of, without_comments
-from operators.column_types import types_within
+from operators.column_types import can_be_compared
 
 _SUMS, _AVERAGES = frozenset({"sum", "try_sum"}), frozenset({"avg", "mean", "try_avg"})
 _CHOICES = frozenset({"min_by", "max_by"})
@@ -147,7 +145,7 @@ def _choice_sql(call: Call, types: _Types) -> str | None:
         return None
     value, order = call.arguments
     value_kind = types[value]
-    has_no_order = value_kind is not None and any(isinstance(kind, MapType | VariantType) for kind in types_within(value_kind))
+    has_no_order = value_kind is not None and not can_be_compared(value_kind)
     comparable_value = f"to_json(named_struct('v', {value}))" if has_no_order else value
     order_then_value = f"if(({order}) IS NULL, null, named_struct('o', {order}, 'v', {comparable_value}))"
     return f"{call.function}({value}, {order_then_value}){_filter_clause(call)}"

@@ -159,6 +159,21 @@ def test_a_bag_difference_counts_copies_and_treats_nulls_as_equal(spark: SparkSe
     assert found.dtypes == [("k", "string"), ("v", "int"), ("copies", "bigint")]
 
 
+def test_maps_and_variants_are_compared(spark: SparkSession):
+    """Of two variants, the order in which their text has the fields does not matter."""
+    values = ["map('a', {n}, 'b', 0) AS m", """parse_json('{{"x": {n}, "y": [null]}}') AS v""", "array(parse_json('{n}'), null) AS a"]
+    before, one, other = (spark.range(1).selectExpr("id", *[value.format(n=n) for value in values]) for n in (1, 1, 2))
+    swapped = one.selectExpr("id", "map('b', 0, 'a', 1) AS m", """parse_json('{"y": [null], "x": 1}') AS v""", "a")
+    frames = {"difference": difference(before, other, key=["id"]), "equal": difference(before, swapped, key=["id"])}
+    frames |= {"bag": bag_changes(before, other), "equal bags": bag_difference(before, swapped).withColumn("change", F.lit("+I"))}
+    kinds = by_tag(tagged({name: rows.select("change", F.to_json("v")) for name, rows in frames.items()}))
+    one_json, other_json = '{"x":1,"y":[null]}', '{"x":2,"y":[null]}'
+    assert kinds == {
+        "difference": Counter([("-U", one_json), ("+U", other_json)]),
+        "bag": Counter([("-D", one_json), ("+I", other_json)]),
+    }
+
+
 def test_the_column_order_of_the_later_table_does_not_matter(spark: SparkSession):
     before = frame(spark, [("1", "a", 1, "x")], KEYED)
     after = frame(spark, [("1", "a", 1, "x")], KEYED).select("w", "v", "k", "case_id")

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 
 import pytest
-from pyspark.sql.types import ArrayType, CalendarIntervalType, DataType, LongType, MapType, StringType, StructType, VariantType
+from pyspark.sql.types import ArrayType, CalendarIntervalType, DataType, LongType, MapType, NullType, StringType, StructType, VariantType
 
-from operators.column_types import can_be_ordered, has_map, types_within
+from operators.column_types import can_be_compared, can_be_ordered, types_within
 
 MAP = MapType(StringType(), LongType())
 
@@ -14,25 +14,26 @@ MAP = MapType(StringType(), LongType())
 class Case:
     id: str
     kind: DataType
-    has_map: bool
+    can_be_compared: bool
     can_be_ordered: bool
 
 
 CASES = [
-    Case("atomic", LongType(), False, True),
-    Case("struct without fields", StructType(), False, True),
-    Case("struct of an array", StructType().add("a", ArrayType(StringType())), False, True),
-    Case("map", MAP, True, False),
-    Case("map in an array in a struct", StructType().add("v", LongType()).add("a", ArrayType(MAP)), True, False),
+    Case("atomic", LongType(), True, True),
+    Case("struct without fields", StructType(), True, True),
+    Case("struct of an array", StructType().add("a", ArrayType(StringType())), True, True),
+    Case("map", MAP, False, False),
+    Case("map in an array in a struct", StructType().add("v", LongType()).add("a", ArrayType(MAP)), False, False),
     Case("variant", VariantType(), False, False),
     Case("variant in a struct", StructType().add("v", VariantType()), False, False),
-    Case("interval in an array", ArrayType(CalendarIntervalType()), False, False),
+    Case("interval in an array", ArrayType(CalendarIntervalType()), True, False),
+    Case("void", NullType(), True, False),
 ]
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.id)
 def test_a_nested_type_has_the_properties_of_the_types_in_it(case: Case) -> None:
-    assert (has_map(case.kind), can_be_ordered(case.kind)) == (case.has_map, case.can_be_ordered)
+    assert (can_be_compared(case.kind), can_be_ordered(case.kind)) == (case.can_be_compared, case.can_be_ordered)
 
 
 def test_the_parts_of_a_type_are_itself_and_then_those_of_each_type_in_it() -> None:

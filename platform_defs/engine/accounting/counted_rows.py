@@ -12,11 +12,11 @@ from pyspark.sql.types import StructType
 
 from operators.accounting import ReportsFinality, finalized_by_time
 from operators.changelog import bag_difference
-from operators.columns import FINAL_AT
+from operators.columns import FINAL_AT, day_column, row_hash
 from operators.engine_columns import EVENT_TIME, FINALIZED_AT, WHICH
 from operators.errors import OperatorError
 from operators.timing import instant
-from platform_defs.engine.accounting.day_accounts import Scope, day_column, longest_wait, missing_and_extra, row_hash
+from platform_defs.engine.accounting.day_accounts import Scope, longest_wait, missing_and_extra
 from platform_defs.engine.accounting.row_counts import RowFlag, facts_of, side_columns
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.inputs.prepared_rows import ClassifiedRows

@@ -8,13 +8,10 @@ from typing import Any
 
 from pyspark.sql import Column, Row
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
 
 from assets.contracts import DerivedAsset
 from assets.days import day_end, day_start
 from assets.ports import TERMS
-from operators.column_types import has_map
-from operators.columns import as_comparable, quoted, quoted_name
 from operators.timing import ClosedRange
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.inputs.progress import progress, stored_progress
@@ -98,8 +95,10 @@ def scope_of(advance: Advance, days: tuple[date, date] | None, start: int | None
     first = max(start_ms for start_ms in (start, None if days is None else day_start(days[0])) if start_ms is not None)
     last = None if days is None else max(day_end(days[1]), first - 1)
     final = None if last is None else last + longest_wait(advance.asset)
-    upto = min(end for end in (final, closed_to or 0) if end is not None)
-    recount = None if closed_to is None else ClosedRange(min(first - 1, upto), upto)
+    recount = None
+    if closed_to is not None:
+        upto = closed_to if final is None else min(final, closed_to)
+        recount = ClosedRange(min(first - 1, upto), upto)
     return Scope(Span(first, last), Span(first, final), recount, closed_to)
 
 
@@ -131,21 +130,7 @@ def accounts_of(inputs: Sequence[str], rows: Iterable[Row | Mapping[str, Any]]) 
     return sorted(accounts, key=lambda account: (account.day, account.side))
 
 
-def day_column(time: Column) -> Column:
-    """The UTC day of a time, as `day`, limited to the days that Python's `date` can represent."""
-    return F.least(F.greatest(time.cast("date"), F.expr("date'0001-01-01'")), F.expr("date'9999-12-31'")).alias("day")
-
-
 def missing_and_extra() -> dict[str, Column]:
     """The terms of a `bag_difference`, from its column `copies`, which is positive for missing results and negative for extra ones."""
     copies = F.col("copies")
     return {"missing": F.greatest(copies, F.lit(0)), "extra": F.greatest(-copies, F.lit(0))}
-
-
-def row_hash(columns: StructType) -> Column:
-    """A row's hash, as `row_hash`. Spark's hash skips nulls, so (1, null) and (null, 1) would be equal; so null flags are hashed too."""
-    fields = columns.fields
-    plain, are_null = quoted(f.name for f in fields if not has_map(f.dataType)), [f"isnull({name})" for name in quoted(columns.names)]
-    maps = [as_comparable(F.col(quoted_name(f.name)), f.dataType) for f in fields if has_map(f.dataType)]  # Spark cannot hash a map
-    without_maps = F.expr(f"xxhash64({', '.join([*plain, *are_null])})")
-    return (F.xxhash64(without_maps, *maps) if maps else without_maps).alias("row_hash")

@@ -13,12 +13,13 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from operators.accounting import ReportsMatches
+from operators.columns import day_column
 from operators.engine_columns import EVENT_TIME, FINALIZED_AT, MATCHED, WHICH
 from operators.errors import OperatorError
 from operators.timing import instant
 from platform_defs.engine.accounting.account import account
 from platform_defs.engine.accounting.counted_rows import input_rows
-from platform_defs.engine.accounting.day_accounts import Scope, day_column, inputs_can_be_read, scope_of, share_matched
+from platform_defs.engine.accounting.day_accounts import Scope, inputs_can_be_read, scope_of, share_matched
 from platform_defs.engine.accounting.traced_rows import names_rows
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.inputs.prepared_rows import FILTERED, LATE

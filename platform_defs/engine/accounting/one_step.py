@@ -15,11 +15,11 @@ from types import MappingProxyType
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from operators.columns import FINAL_AT, parameter
+from operators.columns import FINAL_AT, day_column, parameter
 from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ
 from operators.errors import TidemarkError
 from operators.timing import ClosedRange, instant
-from platform_defs.engine.accounting.day_accounts import DayAccount, day_column, longest_wait
+from platform_defs.engine.accounting.day_accounts import DayAccount, longest_wait
 from platform_defs.engine.accounting.traced_rows import IS_PAIR, trace_rows, tracing_operator
 from platform_defs.engine.advance.advance import Advance, Step
 from platform_defs.engine.inputs.older_rows import with_older_rows

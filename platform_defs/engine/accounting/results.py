@@ -8,9 +8,9 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import StructType
 
-from operators.columns import FINAL_AT
+from operators.columns import FINAL_AT, day_column, row_hash
 from operators.timing import ClosedRange
-from platform_defs.engine.accounting.day_accounts import Scope, day_column, row_hash
+from platform_defs.engine.accounting.day_accounts import Scope
 from platform_defs.engine.accounting.row_counts import RECOMPUTED, STORED, result_columns
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.advance.corrections import unread_corrections

@@ -14,8 +14,9 @@ from pyspark.sql import functions as F
 
 from assets.days import day_of
 from assets.ports import TERMS
+from operators.columns import day_column
 from operators.engine_columns import EVENT_TIME, SEQ
-from platform_defs.engine.accounting.day_accounts import DayAccount, day_column
+from platform_defs.engine.accounting.day_accounts import DayAccount
 from platform_defs.engine.advance.advance import Advance
 from platform_defs.engine.inputs.prepared_rows import FILTERED, LATE
 from platform_defs.engine.inputs.progress import progress

@@ -43,7 +43,8 @@ class RowCount(NamedTuple):
         day: the day of the event time, or of a result's `final_at`.
         facts: the facts; none for results.
         rows: the number of rows.
-        upper: the sum of the upper halves of the results' hashes; 0 for rows of inputs. Sums of halves cannot overflow.
+        upper: the sum of the upper halves of the results' hashes; 0 for rows of inputs. Sums of halves of up
+            to 2**31 rows cannot overflow.
         lower: the sum of the lower halves.
     """
 

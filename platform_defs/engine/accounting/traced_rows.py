@@ -18,11 +18,11 @@ from assets.contracts import DerivedAsset
 from assets.ports import TERMS
 from operators.accounting import FindsPairs, TracesInputs
 from operators.changelog import bag_difference
-from operators.columns import parameter
+from operators.columns import day_column, parameter, row_hash
 from operators.engine_columns import ARRIVAL, EVENT_TIME, SEQ
 from operators.errors import OperatorError
 from operators.timing import instant
-from platform_defs.engine.accounting.day_accounts import Scope, day_column, missing_and_extra, row_hash
+from platform_defs.engine.accounting.day_accounts import Scope, missing_and_extra
 from platform_defs.engine.accounting.results import stored_results
 from platform_defs.engine.accounting.row_counts import FACTS, RowFlag, Terms, facts_of, side_columns
 from platform_defs.engine.advance.advance import Advance

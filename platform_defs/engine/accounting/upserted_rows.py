@@ -14,9 +14,9 @@ from pyspark.sql import functions as F
 
 from assets.days import moment
 from operators.changelog import bag_difference
-from operators.columns import parameter
+from operators.columns import parameter, row_hash
 from operators.engine_columns import EVENT_TIME, SEQ
-from platform_defs.engine.accounting.day_accounts import DayAccount, Scope, accounts_of, missing_and_extra, row_hash
+from platform_defs.engine.accounting.day_accounts import DayAccount, Scope, accounts_of, missing_and_extra
 from platform_defs.engine.accounting.results import ComparedResults
 from platform_defs.engine.accounting.row_counts import RowFlag, count_rows, differing_days, facts_of, side_columns, terms_by_day
 from platform_defs.engine.advance.advance import Advance

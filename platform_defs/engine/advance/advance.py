@@ -14,7 +14,7 @@ from pyspark.sql import functions as F
 
 from assets.contracts import DerivedAsset
 from operators.changelog import OWN_COPIES, bag_difference
-from operators.columns import FINAL_AT
+from operators.columns import FINAL_AT, day_column
 from operators.engine_columns import EVENT_TIME
 from operators.steps import ByKey, NewRows
 from operators.timing import ClosedRange
@@ -143,9 +143,11 @@ class Advance:
 
     def computable(self, closing: ClosedRange) -> ClosedRange:
         """The part of a range whose results can still be computed; empty if retention has removed the rows of the whole range."""
-        kept_days, after = kept_days_of(self.workspace, self.asset), closing.after
-        start = after if kept_days is None else max(kept_days.first - 1, kept_days.first - 1 if after is None else after)
-        return ClosedRange(start, closing.upto if start is None else max(start, closing.upto))
+        kept_days = kept_days_of(self.workspace, self.asset)
+        if kept_days is None:
+            return closing
+        start = kept_days.first - 1 if closing.after is None else max(kept_days.first - 1, closing.after)
+        return ClosedRange(start, max(start, closing.upto))
 
     def plan(self, now: Progress, head: int, until: int | None) -> StepPlan | None:
         """The plan of the next step; None if there is nothing to do."""
@@ -166,7 +168,10 @@ class Advance:
         return None if first is None else (first, last)
 
     def _start(self, now: Progress) -> Progress:
-        """The progress from which a new or emptied table starts: after the oldest rows, if retention has removed these from its inputs."""
+        """The progress from which a new or emptied table starts.
+
+        If retention has removed rows of its inputs, it starts at the first day that can still be computed.
+        """
         kept_days = kept_days_of(self.workspace, self.asset)
         if kept_days is None:
             return now
@@ -208,7 +213,7 @@ class Advance:
         final_at_range = {FINAL_AT: (closing.after, closing.upto)}
         stored = lake.read(self.workspace.spark, self.asset.name, recomputed.schema, final_at_range).where(closing.holds(FINAL_AT))
         copies = F.col(OWN_COPIES)
-        by_day = bag_difference(stored, recomputed, OWN_COPIES).groupBy(F.col(FINAL_AT).cast("date").alias("day"))
+        by_day = bag_difference(stored, recomputed, OWN_COPIES).groupBy(day_column(F.col(FINAL_AT)))
         rows_by_day = collect(by_day.agg(F.sum(F.greatest(copies, F.lit(0))), F.sum(F.greatest(-copies, F.lit(0)))))
         return {day: (missing, extra) for day, missing, extra in rows_by_day}
 

@@ -22,7 +22,7 @@ INTERNAL = (
 """Names that the engine uses or once used for its own columns."""
 UNUSUAL = ("order-id", "@timestamp", "$type", "a:b", "1st", "größe", "कीमत", "select", "Mixed")
 """Legal names that SQL accepts only in backticks."""
-MAPS = "by_name map<string,int>, deep map<string,map<string,int>>, inside struct<x:array<map<string,int>>,y:int>"
+MAPS = "by_name map<string,int>, deep map<string,map<string,int>>, inside struct<x:array<map<string,int>>,y:int>, any variant"
 FIRST_DAY = moment(START).date()
 
 
@@ -87,12 +87,12 @@ def test_column_names_do_not_collide_with_internal_names(make_engine: MakeEngine
     assert _law_holds(engine)
 
 
-def test_maps_are_joined_corrected_accounted_for_and_rebuilt(make_engine: MakeEngine) -> None:
+def test_maps_and_variants_are_joined_corrected_accounted_for_and_rebuilt(make_engine: MakeEngine) -> None:
     schema = f"k string, v int, ts timestamp, {MAPS}"
     newest = WindowedAggregate(
         by="k",
         window=Tumbling(size="5 minutes"),
-        aggregates={f"last_{c}": f"max_by({c}, struct(event_time, seq, arrival))" for c in ("by_name", "deep", "inside")},
+        aggregates={f"last_{c}": f"max_by({c}, struct(event_time, seq, arrival))" for c in ("by_name", "deep", "inside", "any")},
         allowed_lateness="1 hour",
     )
     top = TopN(by="k", order_by="v DESC", rank_end=2, unique_key=("k", "v"))
@@ -101,7 +101,12 @@ def test_maps_are_joined_corrected_accounted_for_and_rebuilt(make_engine: MakeEn
     assets.append(DerivedAsset(name="first", inputs=("newest",), operator=TopK(k=1, order_by="k")))
     engine = make_engine([source("l", schema=schema), source("r", schema=schema)], assets)
     for part, rows in enumerate([[("a", 1, 0), ("b", 1, 0), ("a", 2, 30 * MINUTE)], [("a", 3, MINUTE)]]):
-        maps = {"by_name": {"x": part, "y": None}, "deep": {"x": {"z": 1, "a": part}}, "inside": {"x": [{"b": 1, "a": 2}], "y": None}}
+        maps = {
+            "by_name": {"x": part, "y": None},
+            "deep": {"x": {"z": 1, "a": part}},
+            "inside": {"x": [{"b": 1, "a": 2}], "y": None},
+            "any": {"b": [part], "a": None},
+        }
         for name in ("l", "r"):
             land(engine, name, f"{part}.jsonl", [_line(("k",), *row, **(maps if row[0] == "a" else {})) for row in rows])
         engine.ingest()
