@@ -11,7 +11,7 @@ from deltalake.exceptions import CommitFailedError
 from pyspark.sql.types import StructType
 
 from platform_defs.engine.lake.commits import APPLICATION
-from platform_defs.engine.lake.errors import LakeBusy, LakeError
+from platform_defs.engine.lake.errors import LakeBusy, LakeError, MissingMetadataError
 from platform_defs.engine.lake.reads import Commit
 from platform_defs.engine.lake.tables import Lake, LakeSnapshot
 from platform_defs.engine.lake.waits import Purpose
@@ -48,7 +48,7 @@ class Snapshot:
             if key in version.metadata:
                 rows = version.metadata.get(_CARRIED, {}).get(key, version.written)
                 return Commit(version.number, version.metadata[key], rows)
-        raise LakeError.forgotten(table, key)
+        raise MissingMetadataError.of(table, key)
 
 
 class SimTables(Lake):

@@ -24,7 +24,7 @@ from platform_defs.engine.inputs.identity import identity_of
 from platform_defs.engine.inputs.same_inputs import input_identities
 from platform_defs.engine.inputs.workspace import Workspace
 from platform_defs.engine.lake.commits import APPLICATION
-from platform_defs.engine.lake.errors import LakeError, UnreadableLogError
+from platform_defs.engine.lake.errors import MissingMetadataError
 from platform_defs.engine.lake.small_queries import is_small, materialize
 from platform_defs.engine.lake.table_columns import differing_columns
 
@@ -93,16 +93,19 @@ class KeptTable:
             upto: the point up to which all kept rows are then complete, as metadata.
             number: the step's number.
         """
-        lake, table, ahead = self.workspace.lake.live, self.asset.kept, (self._newest_metadata() or {}).get(_AHEAD, 0)
-        metadata, number = self._metadata(upto, ahead), number + ahead
+        lake, table = self.workspace.lake.live, self.asset.kept
+        ahead = (self._newest_metadata() or {}).get(_AHEAD, 0)
+        metadata, commit_number = self._metadata(upto, ahead), number + ahead
         changes = difference(before, rows.select(*before.columns), key=_ID, change=OWN_CHANGE)
         changes = changes.where(F.col(OWN_CHANGE) != UPDATE_BEFORE)
         point("kept.before_commit")
-        if not lake.upsert(table, changes, _ID, is_deleted=f"c.`{OWN_CHANGE}` = '{DELETE}'", metadata=metadata, number=number):
+        if not lake.upsert(table, changes, _ID, is_deleted=f"c.`{OWN_CHANGE}` = '{DELETE}'", metadata=metadata, number=commit_number):
             is_same_row = (F.col(f"t.{SEQ}") == F.col(f"c.{SEQ}")) & (F.col(f"t.{ARRIVAL}") == F.col(f"c.{ARRIVAL}"))
             is_deleted, is_large = F.col(f"c.{OWN_CHANGE}") == DELETE, lake.is_large(table)
             changes = materialize(changes)
-            lake.merge(table, changes, is_same_row, is_deleted=is_deleted, metadata=metadata, number=number, deletion_vectors=is_large)
+            lake.merge(
+                table, changes, is_same_row, is_deleted=is_deleted, metadata=metadata, number=commit_number, deletion_vectors=is_large
+            )
         point("kept.after_commit")
 
     def forget(self) -> None:
@@ -114,9 +117,7 @@ class KeptTable:
     def _newest_metadata(self) -> dict[str, Any] | None:
         try:
             commit = self.workspace.lake.newest_commit(self.asset.kept, KEPT)
-        except UnreadableLogError:
-            raise
-        except LakeError:  # its log was cleaned up by another program
+        except MissingMetadataError:  # its log was cleaned up by another program
             return None
         return None if commit is None else commit.value
 

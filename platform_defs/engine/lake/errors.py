@@ -123,14 +123,6 @@ class LakeError(TidemarkError, RuntimeError):
         )
 
     @classmethod
-    def forgotten(cls, table: str, key: str) -> "LakeError":
-        """No commit in the table's log has metadata with the key."""
-        return cls(
-            f"no commit of {table} records its {key}: another program wrote the table, or its log was cleaned up. "
-            "A derived table can be rebuilt with `tidemark rebuild NAME --downstream`; restore any other table from a backup"
-        )
-
-    @classmethod
     def lost_totals(cls, table: str, path: str, error: Exception) -> "LakeError":
         """The file with the totals of the rows that retention removed from a log cannot be read."""
         return cls(
@@ -228,6 +220,18 @@ class UnreadableLogError(LakeError):
             "Nothing was computed or written. Restore the folder from a backup. A derived table can instead be deleted (an upserted one "
             "together with its changelog) and rebuilt with `tidemark rebuild NAME --downstream`",
             reason,
+        )
+
+
+class MissingMetadataError(LakeError):
+    """No commit in a table's log has metadata with a key."""
+
+    @classmethod
+    def of(cls, table: str, key: str) -> "MissingMetadataError":
+        """Another program wrote the table, or its log was cleaned up."""
+        return cls(
+            f"no commit of {table} records its {key}: another program wrote the table, or its log was cleaned up. "
+            "A derived table can be rebuilt with `tidemark rebuild NAME --downstream`; restore any other table from a backup"
         )
 
 

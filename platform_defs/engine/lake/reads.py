@@ -29,7 +29,7 @@ from platform_defs.engine.lake.data_skipping import (
     sizes_of_matching_files,
     time_extent,
 )
-from platform_defs.engine.lake.errors import LakeError, UnreadableLogError
+from platform_defs.engine.lake.errors import LakeError, MissingMetadataError, UnreadableLogError
 from platform_defs.engine.lake.log_ends import LogEnd, end_in_s3, end_on_disk
 from platform_defs.engine.lake.objects import StoreError
 from platform_defs.engine.lake.opened_tables import OpenedTable, keep_for_writing, known, newest_version, take_for_writing
@@ -163,16 +163,14 @@ class ReadTables(LakeRoot):
         if delta is None:
             rows = no_rows(spark, schema or StructType())
         else:
-            names, ranges = None if schema is None else schema.names, within or {}
-            matching_rows = rows_of_matching_files(spark, delta, self.path(table), ranges, columns=names, with_nulls=with_nulls)
+            columns = None if schema is None else schema.names
+            matching_rows = rows_of_matching_files(spark, delta, self.path(table), within or {}, columns=columns, with_nulls=with_nulls)
             rows = self.frame(spark, table) if matching_rows is None else matching_rows
-        if schema is None:
+        if schema is None or rows.columns == schema.names:
             return rows
-        if rows.columns == schema.names:
-            return rows
-        names = {c.lower() for c in rows.columns}  # a contract may write a name in another case than the files that added it
+        stored = {c.lower() for c in rows.columns}  # a contract may write a name in another case than the files that added it
         return rows.select(
-            *[F.col(quoted_name(f.name)) if f.name.lower() in names else F.lit(None).cast(f.dataType).alias(f.name) for f in schema]
+            *[F.col(quoted_name(f.name)) if f.name.lower() in stored else F.lit(None).cast(f.dataType).alias(f.name) for f in schema]
         )
 
     def delta_at_version(self, table: str, version: int) -> DeltaTable | None:
@@ -239,14 +237,17 @@ class ReadTables(LakeRoot):
         from a session setting, which may be that of another commit.
 
         Raises:
-            LakeError: the table exists, but no commit in its log has the key, or its log cannot be read.
+            MissingMetadataError: the table exists, but no commit in its log has the key. For other errors see `delta`.
         """
         delta = self.delta_for_reading(table)
         with self._reading_log(table):
             return None if delta is None else known(delta, ("commit", key), partial(newest_commit, delta, table, key))
 
     def commits(self, table: str, key: str, upto: int | None = None) -> Iterator[Commit]:
-        """The commits with this key in their metadata up to a version, the newest first, as far as the table's log goes back."""
+        """The commits with this key in their metadata up to a version, the newest first, as far as the table's log goes back.
+
+        Errors are those of `delta`; that of a commit's file is raised when the iterator reaches it.
+        """
         delta = self.delta_for_reading(table)
 
         def found() -> Iterator[Commit]:
@@ -275,12 +276,11 @@ def newest_commit(delta: DeltaTable, table: str, key: str) -> Commit:
     """The newest commit of an opened table with a key.
 
     Raises:
-        LakeError: no commit in its log has the key.
+        MissingMetadataError: no commit in its log has the key. For other errors see `commits_with`.
     """
-    commit = next(commits_with(delta, table, key), None)
-    if commit is None:
-        raise LakeError.forgotten(table, key)
-    return commit
+    for commit in commits_with(delta, table, key):
+        return commit
+    raise MissingMetadataError.of(table, key)
 
 
 def commits_with(delta: DeltaTable, table: str, key: str, upto: int | None = None) -> Iterator[Commit]:
