@@ -32,7 +32,7 @@ def watermark_after(
 
     Raises:
         IngestError: a watermark generator raised an error or returned a value that is no watermark, or a `BatchExpression` failed for a
-            row.
+            row or gave a time that is not in the years 1 to 9999.
     """
     strategy = contract.watermark
     if isinstance(strategy, BoundedOutOfOrderness):
@@ -53,7 +53,10 @@ def _expression_mark(strategy: BatchExpression, contract: SourceContract, valida
         if (condition := data_exception(error)) is None:
             raise
         raise IngestError.watermark_failed(contract.name, strategy.watermark, condition) from error
-    return row["watermark"]
+    mark = row["watermark"]
+    if mark is not None and not FIRST_TIME <= mark <= LAST_TIME:
+        raise IngestError.watermark_out_of_range(contract.name, strategy.watermark, mark)
+    return mark
 
 
 def _generated_mark(strategy: Generated, contract: SourceContract, counts: BatchCounts, last: SourceBatch | None, now: int) -> int | None:

@@ -36,6 +36,15 @@ class IngestError(TidemarkError, RuntimeError):
         )
 
     @classmethod
+    def watermark_out_of_range(cls, source: str, watermark: str, value: int) -> "IngestError":
+        """The expression of a batch's watermark gives a time that is not in the years 1 to 9999."""
+        return cls(
+            f"source {source!r}: its `watermark`, {shortened(watermark)!r}, is {value} in epoch ms, which is not in the years 1 to 9999; "
+            "nothing of the batch was committed, and a retry fails again. Correct the expression: a number of "
+            "seconds becomes a time by timestamp_seconds, and one of milliseconds by timestamp_millis"
+        )
+
+    @classmethod
     def refused(cls, source: str, column: NewColumn) -> "IngestError":
         """A file has a new column, and the contract refuses new columns."""
         return cls(

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, fields
 from typing import Any
@@ -321,6 +322,19 @@ def test_a_watermark_of_a_batch_that_fails_names_its_source_and_quotes_no_row(ma
     ) as failure:
         engine.ingest()
     assert "secret" not in str(failure.value)
+
+
+def test_a_watermark_of_a_batch_that_is_in_no_legal_year_stops_the_ingest(make_engine: MakeEngine) -> None:
+    """The watermark never decreases, so all later rows would be late. Its milliseconds are read as seconds."""
+    expression = "timestamp_seconds(unix_millis(max(event_time)))"
+    engine = make_engine([source("a", watermark=BatchExpression(expression))], [])
+    _land(engine, "a", "a.jsonl", [Event("x", 1, 0)])
+    why = f"source 'a': its `watermark`, {expression!r}, is {START * 1_000} in epoch ms, which is not in the years 1 to 9999; nothing of"
+    with pytest.raises(IngestError, match=re.escape(why)):
+        engine.ingest()
+    assert engine.ledger.head == 0
+    corrected = make_engine([source("a", watermark=BatchExpression("max(event_time)"))], [])
+    assert [s.watermark for e in corrected.ingest() for s in e] == [START]
 
 
 def test_a_silent_source_is_recorded_idle_once_and_is_active_again_with_new_rows(make_engine: MakeEngine, clock: Clock) -> None:
