@@ -68,15 +68,20 @@ def write_rows(rows: pa.Table, path: str, folder: str, options: dict[str, str] |
 
 
 def add_actions(path: str, folder: str, bounded: Sequence[str], options: dict[str, str] | None = None) -> tuple[list[AddAction], int]:
-    """The `add` actions for the files of a folder, with statistics of the `bounded` columns; and the number of rows in all files."""
-    files, actions, rows, now = filesystem(path, options), list[AddAction](), 0, time.time_ns() // 1_000_000
+    """The `add` actions for the files of a folder, with statistics of the `bounded` columns; and the number of rows in all files.
+
+    Texts are not escaped in the JSON: deltalake 1.6.6 reads the escapes of U+20BB7 as U+10BB7, and so in every second plane of Unicode.
+    """
+    files, now = filesystem(path, options), time.time_ns() // 1_000_000
+    actions, rows = list[AddAction](), 0
     for info in files.get_file_info(pa_fs.FileSelector(folder, allow_not_found=True)):
         if info.path.endswith(".parquet"):
             with files.open_input_file(info.path) as file:
                 footer = pq.read_metadata(file)
             if footer.num_rows:
                 rows += footer.num_rows
-                actions.append(AddAction(info.path, info.size, {}, now, True, json.dumps(_statistics(footer, bounded))))
+                stats = json.dumps(_statistics(footer, bounded), ensure_ascii=False)
+                actions.append(AddAction(info.path, info.size, partition_values={}, modification_time=now, data_change=True, stats=stats))
     return actions, rows
 
 
@@ -133,9 +138,9 @@ def _statistics(footer: pq.FileMetaData, bounded: Sequence[str]) -> dict[str, An
         bounds = [c for c in chunks if c.has_min_max]
         if bounds and all(c.has_min_max or not c.num_values for c in chunks):
             with suppress(OverflowError, ValueError):  # a date outside Python's range
-                low, high = (extreme(_comparable_bound(c, name) for c in bounds) for extreme, name in ((min, "min"), (max, "max")))
-                statistics["minValues"] |= _bound(column, low, str.__getitem__, bounds[0])
-                statistics["maxValues"] |= _bound(column, high, lambda text, cut: text[cut] + _AFTER_ALL, bounds[0])
+                low, high = min(_comparable_bound(c, "min") for c in bounds), max(_comparable_bound(c, "max") for c in bounds)
+                statistics["minValues"] |= _bound(column, low, bounds[0])
+                statistics["maxValues"] |= _bound(column, high, bounds[0], is_upper=True)
     return {"numRecords": footer.num_rows, **statistics}
 
 
@@ -149,15 +154,23 @@ def is_instant(chunk: Any) -> bool:
     return chunk.logical_type.type == "TIMESTAMP" and json.loads(chunk.logical_type.to_json()).get("isAdjustedToUTC", False)
 
 
-def _bound(column: str, value: Any, cut: Any, chunk: Any) -> dict[str, Any]:
-    """A bound as JSON; none for a type whose bounds are not used."""
+def _bound(column: str, value: Any, chunk: Any, *, is_upper: bool = False) -> dict[str, Any]:
+    """A bound as JSON; none for a type whose bounds are not used. A long text is cut, so that it is not within the bound."""
     if is_instant(chunk):
         try:
             return {column: (_EPOCH + timedelta(milliseconds=value // 1_000)).isoformat(timespec="milliseconds").replace("+00:00", "Z")}
         except OverflowError:
             return {}
     if isinstance(value, str):
-        return {column: value if len(value) <= _LONGEST_BOUND else cut(value, slice(_LONGEST_BOUND))}
+        return {column: value if len(value) <= _LONGEST_BOUND else _cut(value, is_upper=is_upper)}
     if isinstance(value, date):
         return {column: value.isoformat()}
     return {column: value} if isinstance(value, int) and not isinstance(value, bool) else {}
+
+
+def _cut(text: str, *, is_upper: bool) -> str:
+    """The start of a text, which is not after it; for an upper bound, a text that is not before it."""
+    start = text[:_LONGEST_BOUND]
+    if not is_upper:
+        return start
+    return max(start + _AFTER_ALL, text)  # the text itself only if `_AFTER_ALL` follows its start

@@ -31,9 +31,16 @@ Ends = tuple[Any, Any]
 Ranges = Mapping[str, Ends | list[Ends]]
 """By column, the lowest and the highest value, both included, or a list of such ranges; None for an open end. Timestamps are epoch ms."""
 
-_MOST_RELATIONS, _MOST_FILES, _READERS = 256, 64, 8
-_HARMLESS, _VECTORS = {"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}, "deletionVectors"
-_WRITTEN = {"appendOnly", "invariants", "changeDataFeed", "timestampNtz"}
+_MOST_RELATIONS = 256
+"""So many relations of Spark are cached."""
+_MOST_FILES = 64
+"""The relation of more files is not cached."""
+_READERS = 8
+"""The number of threads that read files without Spark."""
+_VECTORS = "deletionVectors"
+_READABLE = {"timestampNtz", "v2Checkpoint", "vacuumProtocolCheck"}
+"""The reader features of Delta with which the rows of a table are still those of its Parquet files."""
+_WRITABLE = {"appendOnly", "invariants", "changeDataFeed", "timestampNtz"}
 """The writer features of Delta that a table may have if deltalake is to write it; Spark writes a table with any other feature."""
 
 
@@ -86,7 +93,7 @@ def store_of(delta: DeltaTable) -> pa_fs.FileSystem:
 
 
 def has_all_files(delta: DeltaTable) -> bool:
-    """Whether all data files of an opened version still exist."""
+    """Whether all data files of an opened version still exist, with the sizes in its log."""
     actions = pa.table(delta.get_add_actions(flatten=True))
     return _have_sizes(delta, dict(zip(actions["path"].to_pylist(), actions["size_bytes"].to_pylist(), strict=True)))
 
@@ -258,15 +265,15 @@ def is_plain(delta: DeltaTable, *, with_vectors: bool = False) -> bool:
         with_vectors: whether the table may have deletion vectors, which the caller applies.
     """
     protocol, metadata = delta.protocol(), delta.metadata()
-    supported = _HARMLESS | ({_VECTORS} if with_vectors else set[str]())
+    supported = _READABLE | ({_VECTORS} if with_vectors else set[str]())
     has_supported_features = protocol.min_reader_version == 3 and set(protocol.reader_features or ()) <= supported
     has_column_mapping = metadata.configuration.get("delta.columnMapping.mode", "none") != "none"
     return (protocol.min_reader_version == 1 or has_supported_features) and not has_column_mapping and not metadata.partition_columns
 
 
 def is_written_by_deltalake(delta: DeltaTable) -> bool:
-    """Whether deltalake can write a table; only Spark writes a table that has other features than `_WRITTEN`."""
-    return is_plain(delta) and set(delta.protocol().writer_features or ()) <= _WRITTEN
+    """Whether deltalake can write a table; only Spark writes a table that has other features than `_WRITABLE`."""
+    return is_plain(delta) and set(delta.protocol().writer_features or ()) <= _WRITABLE
 
 
 def _statistic(actions: pa.Table, name: str) -> list[Any]:

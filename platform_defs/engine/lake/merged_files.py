@@ -66,7 +66,8 @@ def merge_files(delta: DeltaTable, path: str, options: dict[str, str] | None, be
         *({"remove": _file(name, size, deletionTimestamp=now, extendedFileMetadata=True)} for name, size in sizes.items()),
         *({"add": _file(file.path, file.size, modificationTime=now, stats=file.stats)} for file in added),
     ]
-    commit, lines = f"_delta_log/{version + 1:020}.json", "".join(f"{json.dumps(action)}\n" for action in actions)
+    commit = f"_delta_log/{version + 1:020}.json"
+    lines = "".join(f"{json.dumps(action, ensure_ascii=False)}\n" for action in actions)  # see `add_actions`
     try:
         obstore.put(LocalStore(path) if is_local(path) else store_at(path, options), commit, lines.encode(), mode="create")
     except obstore.exceptions.AlreadyExistsError:
