@@ -20,7 +20,7 @@ from assets.contracts import DerivedAsset
 from operators.changelog import DELETE, OWN_CHANGE, UPDATE_BEFORE, difference
 from operators.engine_columns import ARRIVAL, BATCH_TIME, PARTIAL, PERIOD_END, PERIOD_START, SEQ
 from platform_defs.engine.faults import point
-from platform_defs.engine.inputs.identity import identity_of
+from platform_defs.engine.inputs.identity import identity_of, parameters_as_text
 from platform_defs.engine.inputs.same_inputs import input_identities
 from platform_defs.engine.inputs.workspace import Workspace
 from platform_defs.engine.lake.commits import APPLICATION
@@ -125,7 +125,7 @@ class KeptTable:
     def _made_by(self) -> str:
         """A hash that changes when other rows may be needed: if a parameter of the operator, or the identity of a log, changes."""
         logs = input_identities(self.workspace, self.asset).values()
-        parts = [identity_of(self.asset), repr(self.asset.operator.reads), repr(self.asset.operator), *sorted(logs)]
+        parts = [identity_of(self.asset), repr(self.asset.operator.reads), parameters_as_text(self.asset.operator), *sorted(logs)]
         return hashlib.sha256("\n".join(parts).encode()).hexdigest()[:16]
 
     @property

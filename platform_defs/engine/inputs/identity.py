@@ -9,6 +9,8 @@ recorded only the type, and nothing if the parameter's default has the same type
 would record for the present asset. The present format always records these values, even if they are defaults. So if an asset has such a
 value, a text in the present format never equals one of the earlier version.
 
+In earlier versions, a parameter named `type` replaced the name of the class. A text is also compared with what these versions would record.
+
 For an object that is neither one of these nor a dataclass, only the type is recorded, as before.
 """
 
@@ -30,10 +32,13 @@ from operators.errors import DurationError
 from operators.timing import Duration, duration_ms
 
 _OPERATOR, _PARAMETERS, _TYPE, _VALUE, _MAPPING = "operator", "parameters", "type", "value", "mapping"
+_TYPE_PARAMETER = "parameter type"
+"""The key of a parameter that is named `type`, which is the key of a class's name."""
 _IDENTITY = "_identity"
 """The attribute in which an asset keeps its identity. It is not a field, so equality ignores it, and a changed copy does not have it."""
 _DURATIONS = (Duration, Duration | None)
 _NAMES = (str | Sequence[str], str | Sequence[str] | None, str | tuple[str, ...])
+_ADDRESS = re.compile(r" at 0x[0-9a-fA-F]+(?=>)")
 
 
 @dataclasses.dataclass(frozen=True)
@@ -43,13 +48,15 @@ class _Format:
     Args:
         kinds: for the first format, classes by name: a dictionary with a `type` is an object of that class. None for other formats.
         has_values: whether the values of sets, dates and so on are recorded (see the module); if not, only their types are.
+        has_class: whether the name of a class is also recorded if it has a parameter `type`; if not, the parameter replaces it.
     """
 
     kinds: Mapping[str, type] | None = None
     has_values: bool = True
+    has_class: bool = True
 
 
-_PRESENT, _TYPES_ONLY = _Format(), _Format(has_values=False)
+_PRESENT, _CLASS_REPLACED, _TYPES_ONLY = _Format(), _Format(has_class=False), _Format(has_values=False, has_class=False)
 
 
 def identity_of(asset: DerivedAsset) -> str:
@@ -63,10 +70,34 @@ def identity_of(asset: DerivedAsset) -> str:
 def _computed_identity(asset: DerivedAsset, style: _Format) -> str:
     fields = _canonical_form(asset.operator, style)
     operator = {_OPERATOR: fields.pop(_TYPE), _PARAMETERS: fields, "inputs": [*asset.inputs]}
-    hidden = {"version": asset.version} if asset.version else {}
-    prepared = {name: _parameters(Preparation, _field_values(preparation), style) for name, preparation in asset.prepare.items()}
-    further = {"prepare": {name: preparation for name, preparation in prepared.items() if preparation}, "shape": _shape(asset, style)}
-    return json.dumps(operator | hidden | {name: value for name, value in further.items() if value}, sort_keys=True)
+    preparations = {name: _parameters(Preparation, _field_values(preparation), style) for name, preparation in asset.prepare.items()}
+    optional = {
+        "version": asset.version,
+        "prepare": {name: parameters for name, parameters in preparations.items() if parameters},
+        "shape": _shape(asset, style),
+    }
+    return json.dumps(operator | {name: value for name, value in optional.items() if value}, sort_keys=True)
+
+
+def parameters_as_text(operator: Any) -> str:
+    """All parameters of an operator as text, also those that do not affect results. It is equal in every process.
+
+    It is the operator's `repr` without memory addresses; or, since the order of a set differs between processes, its canonical form.
+    """
+    if not _has_unordered(operator):
+        return _ADDRESS.sub("", repr(operator))
+    forms = {name: _canonical_form(value, _PRESENT) for name, value in _field_values(operator).items()}
+    return f"{type(operator).__qualname__} {json.dumps(forms, sort_keys=True)}"
+
+
+def _has_unordered(value: Any) -> bool:
+    """Whether a value is or contains a set whose order may differ between processes, because the hashes of its members do."""
+    if isinstance(value, Set) and len(value) > 1 and not all(isinstance(member, int | float) for member in value):
+        return True
+    if isinstance(value, Mapping):
+        return _has_unordered([*value, *value.values()])
+    is_collection = isinstance(value, Set | Sequence) and not isinstance(value, str | bytes)
+    return any(_has_unordered(part) for part in (value if is_collection else _field_values(value).values()))
 
 
 def _shape(asset: DerivedAsset, style: _Format) -> Any:
@@ -79,7 +110,7 @@ def differences(stored: str, asset: DerivedAsset) -> list[str]:
     if stored == identity_of(asset):
         return []
     stored_identity = _read_stored(stored, asset)
-    texts = identity_of(asset), _computed_identity(asset, _TYPES_ONLY)
+    texts = identity_of(asset), *(_computed_identity(asset, style) for style in (_CLASS_REPLACED, _TYPES_ONLY))
     return min((_described_differences(stored_identity, json.loads(text)) for text in texts), key=len)
 
 
@@ -123,7 +154,8 @@ def _in_present_notation(kind: type | None, stored: Mapping[str, Any], kinds: Ma
     fields = {field.name: field for field in _fields(kind)}
     parameters: dict[str, Any] = {}
     for name, value in _with_present_names(kind, stored).items():
-        inner = _in_present_notation(kinds.get(value[_TYPE]), value, kinds) if isinstance(value, dict) and _TYPE in value else value
+        name_of_class = value.get(_TYPE) if isinstance(value, dict) else None  # a mapping may have the key `type` too
+        inner = _in_present_notation(kinds.get(name_of_class), value, kinds) if isinstance(name_of_class, str) else value
         parameters[name] = _convert_to_type(fields[name], inner) if name in fields else inner
     return parameters
 
@@ -153,7 +185,10 @@ def _canonical_form(value: Any, style: _Format) -> Any:
         return value
     if isinstance(value, Set | Enum | date | time | Decimal | ZoneInfo | UUID | PurePath | re.Pattern):
         return _recorded_value(value, style) if style.has_values else {_TYPE: type(value).__qualname__}
-    return {_TYPE: type(value).__qualname__, **_parameters(type(value), _field_values(value), style)}
+    parameters = _parameters(type(value), _field_values(value), style)
+    if style.has_class and _TYPE in parameters:
+        parameters[_TYPE_PARAMETER] = parameters.pop(_TYPE)
+    return {_TYPE: type(value).__qualname__, **parameters}
 
 
 def _form_of_object(stored: dict[str, Any], style: _Format, kinds: Mapping[str, type]) -> dict[str, Any]:

@@ -1,14 +1,16 @@
 """The identities that tables of users contain stay as they are recorded in `identities.json`, or are read as equal."""
 
 import json
-from collections.abc import Iterator
-from dataclasses import fields
+import random
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field, fields
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
 from operators.contract import ASIDE, FORMER_NAME
-from platform_defs.engine.inputs.identity import differences, identity_of
+from platform_defs.engine.inputs.identity import differences, identity_of, parameters_as_text
 from tests.engine.inputs import identities
 
 RECORD, TABLES, CLASSES = identities.recorded(), identities.tables(), identities.configured_classes()
@@ -74,3 +76,72 @@ def _objects(value: Any) -> Iterator[tuple[str, dict[str, Any]]]:
             yield value["type"], value
     for part in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
         yield from _objects(part)
+
+
+@dataclass(frozen=True)
+class Typed:
+    """An operator with a parameter that has the name of a key in identities, and with values whose `repr` differs between processes."""
+
+    type: Any = None
+    columns: Mapping[str, Any] = field(default_factory=dict)
+    aside: Any = field(default=None, metadata={ASIDE: True})
+
+
+@dataclass(frozen=True)
+class OtherTyped(Typed):
+    """An operator with the same parameters."""
+
+
+def _asset(operator: Any) -> Any:
+    """An asset with the fields that an identity has."""
+    return SimpleNamespace(operator=operator, inputs=("l",), version="", prepare={}, shape=None)
+
+
+def test_a_parameter_named_type_does_not_replace_the_class() -> None:
+    assert differences(identity_of(_asset(Typed("x"))), _asset(Typed("x"))) == []
+    assert differences(identity_of(_asset(Typed("x"))), _asset(OtherTyped("x"))) == ['operator was "Typed", and is "OtherTyped"']
+    assert differences(identity_of(_asset(Typed("x"))), _asset(Typed("y"))) == ['parameter type was "x", and is "y"']
+    inner = [_asset(Typed(columns={"a": Typed(kind)})) for kind in ("x", "y")]
+    assert differences(identity_of(inner[0]), inner[1]) == ['columns.a.parameter type was "x", and is "y"']
+
+
+def test_an_identity_of_an_earlier_version_in_which_a_parameter_replaced_the_class_is_equal() -> None:
+    asset = _asset(Typed("x", {"a": 1}))
+    stored = {"operator": "x", "parameters": {"columns": {"a": 1}}, "inputs": [*asset.inputs]}
+    assert differences(json.dumps(stored, sort_keys=True), asset) == []
+    assert differences(json.dumps(stored, sort_keys=True), _asset(Typed("y", {"a": 1}))) != []
+
+
+def test_a_mapping_may_have_the_key_type() -> None:
+    for values in (["a"], ["b"]), ({"a": 1}, {"a": 2}), ("a", "b"), (1, None):
+        before, after = (_asset(Typed(columns={"type": value})) for value in values)
+        assert differences(identity_of(before), before) == []
+        [change] = differences(identity_of(before), after)
+        assert change.startswith("columns.type")
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_the_parameters_as_text_are_those_that_kept_rows_have_recorded(name: str) -> None:
+    """With other text, the kept rows of tables of users would be made again."""
+    assert parameters_as_text(TABLES[name].operator) == repr(TABLES[name].operator)
+
+
+def _function() -> Callable[[], None]:
+    def function() -> None: ...
+
+    return function
+
+
+def test_the_parameters_as_text_are_equal_in_every_process() -> None:
+    """In another process, functions have other addresses and sets another order, as here those of equal values do."""
+    rng, names = random.Random(1), [f"column {n}" for n in range(50)]
+    sets = [frozenset(rng.sample(names, len(names))) for _ in range(20)]
+    assert len({repr(columns) for columns in sets}) > 1
+    for where in (Typed, lambda v: Typed(aside=v), lambda v: Typed(columns={"a": [Typed((v,))]})):
+        functions = [_function(), _function()]
+        assert len({repr(where(function)) for function in functions}) == 2
+        assert len({parameters_as_text(where(function)) for function in functions}) == 1
+        assert len({parameters_as_text(where(columns)) for columns in sets}) == 1
+        assert parameters_as_text(where(_function())) != parameters_as_text(where(_asset))
+        assert parameters_as_text(where(frozenset("ab"))) != parameters_as_text(where(frozenset("ac")))
+        assert parameters_as_text(where(frozenset({1, 2}))) == repr(where(frozenset({1, 2})))
