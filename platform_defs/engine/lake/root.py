@@ -13,7 +13,7 @@ from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundErr
 from deltalake.fs import DeltaStorageHandler
 from py4j.protocol import Py4JJavaError
 from pyarrow.fs import FileSelector, FileType, PyFileSystem
-from pyspark.errors import PySparkException
+from pyspark.errors import PySparkException, PythonException
 
 from platform_defs.engine.lake.errors import LakeBusy, LakeError, is_fault_of_disk, is_fault_of_store
 from platform_defs.engine.lake.leases import Lease
@@ -23,6 +23,7 @@ from platform_defs.engine.lake.waits import Purpose
 from platform_defs.paths import canonical_of_tables, is_in_s3, is_local
 
 _log = logging.getLogger(__name__)
+_OF_PYTHON = "org.apache.spark.api.python.PythonException"
 
 
 @dataclass(frozen=True)
@@ -98,6 +99,8 @@ class LakeRoot:
             yield
         except (OSError, DeltaError, PySparkException, Py4JJavaError) as error:
             text = str(error)
+            if isinstance(error, PythonException) or _OF_PYTHON in text:  # of a function in Python: its text is not about the lake
+                raise
             if disk_full := re.search("No space left on device|Disk quota exceeded", text):
                 raise LakeError.full(self.root, disk_full[0]) from error
             if not_writable := re.search("Read-only file system|Permission denied|Not a directory|File exists", text):

@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import re
 import subprocess
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, write_deltalake
+from pyspark.errors import PySparkException, PythonException
 from pyspark.sql import SparkSession
 
 from assets.contracts import DerivedAsset
@@ -86,6 +88,16 @@ def test_a_lake_path_that_is_a_file_is_refused(spark: SparkSession, tmp_path: Pa
     (tmp_path / "lake").write_text("no folder")
     with pytest.raises(LakeError, match=r"the lake .*/lake cannot be written to: File exists; legal: a folder"):
         _engine(spark, tmp_path / "lake", tmp_path / "in").ingest()
+
+
+@pytest.mark.parametrize("reason", ["[Errno 13] Permission denied: '/models/m.bin'", "File exists", "No space left on device"])
+def test_an_error_of_a_function_in_python_is_not_taken_for_one_of_the_lake(tmp_path: Path, reason: str) -> None:
+    of_write = f"Job aborted. Caused by: org.apache.spark.api.python.PythonException: Traceback ... {reason}"
+    for error in (PythonException(f"An exception was thrown from the Python worker. {reason}"), PySparkException(of_write)):
+        with pytest.raises(type(error), match=re.escape(reason)), Lake(str(tmp_path / "lake")).opening():
+            raise error
+    with pytest.raises(LakeError, match=r"the lake .*/lake"), Lake(str(tmp_path / "lake")).opening():
+        raise PySparkException(f"Job aborted. {reason}")
 
 
 def test_a_lake_of_a_newer_version_is_neither_read_nor_written(tmp_path: Path) -> None:
