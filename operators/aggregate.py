@@ -155,10 +155,11 @@ class Aggregate:
         """
         if self._ttl is None:
             return rows
-        needed_rows, periods = self._ttl.needed_rows(self.key, rows, oldest), Window.partitionBy(*self.key)
+        needed_rows = self._ttl.needed_rows(self.key, rows, oldest)
         if not self._aggregates.are_mergeable:
             return needed_rows.drop(GENERATION)
-        marked = needed_rows.withColumn(_IS_ONLY, F.min(GENERATION).over(periods) == F.max(GENERATION).over(periods)).drop(GENERATION)
+        by_key = Window.partitionBy(*self.key)
+        marked = needed_rows.withColumn(_IS_ONLY, F.min(GENERATION).over(by_key) == F.max(GENERATION).over(by_key)).drop(GENERATION)
         rows_of_one_period = marked.where(_IS_ONLY).drop(_IS_ONLY)
         return marked.where(~F.col(_IS_ONLY)).drop(_IS_ONLY).unionByName(self._as_one_row(rows_of_one_period), allowMissingColumns=True)
 

@@ -21,7 +21,10 @@ class TidemarkScaffolder(dg.Scaffolder[Any]):
     """Writes a `defs.yaml` with the pipeline of rides and fares that `tidemark new` writes."""
 
     def scaffold(self, request: ScaffoldRequest[Any]) -> None:
-        """Write the file with the example's comments. In Python, or in a file with other components, Dagster writes it without comments."""
+        """Write the file with the example's comments. In a file with other components, Dagster writes the example without comments.
+
+        In Python, Dagster writes a function `load` without the example, for you to complete.
+        """
         if request.scaffold_format != "yaml" or request.append:
             dg.scaffold_component(request, parse(EXAMPLE.read_text("utf-8")))
             return

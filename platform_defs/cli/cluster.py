@@ -18,7 +18,7 @@ class NotLaunchedError(TidemarkError, RuntimeError):
 def spark_config() -> None:
     """Print the options that spark-submit needs, as the content of its --properties-file. It starts no Spark."""
     for name, value in before_start(settings()).items():
-        escaped = value.replace("\\", "\\\\")  # a properties file has escape sequences
+        escaped = value.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")  # one line of a properties file
         print(f"{name} {escaped}")
 
 

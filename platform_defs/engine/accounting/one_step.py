@@ -174,9 +174,9 @@ def _count_result_rows(rows: DataFrame, index: int) -> DataFrame:
     """Count matched and unmatched rows. A row in several pairs sets one bit, so it counts once; each copy of an unmatched row counts."""
     position = F.when(F.col(IS_PAIR), F.bitmap_bit_position(ARRIVAL))
     bits = rows.groupBy(day_column(F.col(EVENT_TIME)), SEQ, F.bitmap_bucket_number(ARRIVAL).alias("bucket")).agg(
-        F.bitmap_construct_agg(position).alias("paired"), F.count_if(~F.col(IS_PAIR)).alias("padded")
+        F.bitmap_construct_agg(position).alias("paired"), F.count_if(~F.col(IS_PAIR)).alias("unmatched")
     )
-    return _counts(bits, index, matched=F.sum(F.bitmap_count("paired")), unmatched=F.sum("padded"))
+    return _counts(bits, index, matched=F.sum(F.bitmap_count("paired")), unmatched=F.sum("unmatched"))
 
 
 def _counts(rows: DataFrame, index: int, **terms: Column) -> DataFrame:

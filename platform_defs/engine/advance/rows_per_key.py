@@ -65,7 +65,8 @@ def _comparisons_per_row(frames: Sequence[DataFrame], key: Sequence[str]) -> flo
     rows = reduce(DataFrame.union, keys).where(reduce(and_, [F.col(column).isNotNull() for column in key]))
     # the union gives both sides one type, as the join does: equal numbers of two types have different hashes
     groups = rows.groupBy(F.pmod(F.xxhash64(*key), F.lit(_GROUPS))).agg(*[F.count_if(F.col(_SIDE) == n).alias(f"n_{n}") for n in (0, 1)])
-    [(pairs, n_0, n_1)] = collect(groups.agg(F.sum(F.col("n_0") * F.col("n_1")), F.sum("n_0"), F.sum("n_1")))
+    pairs_of_group = F.col("n_0").cast("double") * F.col("n_1")  # may be more than a bigint can be
+    [(pairs, n_0, n_1)] = collect(groups.agg(F.sum(pairs_of_group), F.sum("n_0"), F.sum("n_1")))
     if not n_0 or not n_1:
         return 0.0
     by_chance = n_0 * n_1 / _GROUPS  # rows of other keys with the same hash

@@ -35,8 +35,8 @@ class Batches(Sequence[Batch]):
     def __getitem__(self, index: int | slice) -> Batch | list[Batch]:
         if isinstance(index, int):
             return self._read(range(self._head)[index], range(self._head)[index] + 1)[0]
-        first, end, step = index.indices(self._head)
-        return self._read(first, end)[::step] if step > 0 else list(self)[index]
+        numbers = range(self._head)[index]
+        return self._read(min(numbers), max(numbers) + 1)[:: numbers.step] if numbers else []
 
     def __iter__(self) -> Iterator[Batch]:
         return iter(self._read(0, self._head))

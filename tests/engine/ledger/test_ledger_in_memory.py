@@ -1,6 +1,7 @@
 """The ledger's logic on an in-memory store: one order of batches, checks of their consistency, and refused second writers."""
 
 import random
+from itertools import product
 
 import pytest
 from hypothesis import given, settings
@@ -8,6 +9,7 @@ from hypothesis import strategies as st
 
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.ledger import known_batches
+from platform_defs.engine.ledger.batches import Batches
 from platform_defs.engine.ledger.columns import Column
 from platform_defs.engine.ledger.errors import LedgerError
 from platform_defs.engine.ledger.history import History
@@ -37,6 +39,20 @@ def test_two_processes_see_one_order_and_one_commits_each_batch_number() -> None
         other._store.append(one._store.memory.commits[-1])  # pyright: ignore[reportAttributeAccessIssue]
     with pytest.raises(LakeError, match="ledger has a newer batch than this process started from"):
         other.commit([(source_batch("l", 2),)])
+
+
+def test_any_slice_of_the_batches_after_a_summary_can_be_read() -> None:
+    head, summarized = 7, 3
+    ledger = memory_ledger([(source_batch("l", seq),) for seq in range(1, head + 1)])
+    assert ledger.head == head
+    batches, numbers, ends = Batches(ledger._store, head, summarized), range(1, head + 1), [None, *range(-9, 10)]
+    for first, end, step in product(ends, ends, (None, 1, 2, 3, -1, -2, -3)):
+        expected = [*numbers[first:end:step]]
+        if min(expected, default=head) > summarized:
+            assert [batch[0].seq for batch in batches[first:end:step]] == expected, (first, end, step)
+        else:
+            with pytest.raises(LedgerError, match="summar"):
+                _ = batches[first:end:step]
 
 
 @pytest.mark.parametrize(
