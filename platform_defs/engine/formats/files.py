@@ -3,6 +3,7 @@
 import os
 import re
 import stat
+import unicodedata
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
@@ -27,6 +28,9 @@ UNREAD, RETRY = "unread", "retry"
 """The marks of a ledger offset: `unread` if no row of the file could be read, `retry` if a user requests that the file is read again."""
 _NOT_UTF8 = re.compile("[\udc80-\udcff]")
 _PLAIN = frozenset("/:@&=+$,;_-!.~'()*")
+_ENCODED = ("Cc", "Cs", "Zl", "Zp", "Zs")
+"""The Unicode categories of the non-ASCII characters that `_encoded` encodes: controls and spaces; and `Cs`, in which Python has bytes that
+are not UTF-8."""
 _is_plain = re.compile(r"[A-Za-z0-9/:@&=+$,;_\-!.~'()*]*").fullmatch
 
 
@@ -59,7 +63,10 @@ class File:
 
     @cached_property
     def keys(self) -> tuple[str, ...]:
-        """The file's possible keys in the ledger: `./` and the decoded path below the source's folder, if it is there; the whole path."""
+        """The keys under which the ledger may record the file.
+
+        These are its decoded path relative to the source's folder, after `./`, if it is in that folder; and its whole decoded path.
+        """
         whole, root = decoded_path(self.path), "" if self.folder is None else f"{without_scheme(self.folder).rstrip('/')}/"
         return (f"./{whole.removeprefix(root)}", whole) if root and whole.startswith(root) else (whole,)
 
@@ -104,7 +111,7 @@ class Recorded:
 
     Args:
         is_read: whether rows of it were read.
-        refused: how many retries were requested before the newest try that could read no row; None if no try failed.
+        refused: the number of retries that had been requested when the newest failed try was made; None if no try failed.
         retries: how often a user has requested to read it again unchanged.
     """
 
@@ -122,7 +129,7 @@ class Recorded:
         if status == 0:
             return replace(self, is_read=True)
         if status > 0:
-            return replace(self, refused=max(status - 1, -1 if self.refused is None else self.refused))
+            return replace(self, refused=max(status - 1, self.refused or 0))
         return replace(self, retries=max(-status, self.retries))
 
 
@@ -245,10 +252,16 @@ def _name_fault(path: str) -> str | None:
 
 
 def _encoded(path: str) -> str:
-    """A path encoded as in Java's URIs, which keep non-ASCII letters. It may have non-UTF-8 bytes in the form of `os` or `decoded_name`."""
+    """A path encoded as in Java's URIs, which keep all non-ASCII characters except controls and spaces.
+
+    It may have non-UTF-8 bytes in the form of `os` or `decoded_name`.
+    """
     if _is_plain(path):
         return path
-    encoded = "".join(
-        c if c.isalnum() or c in _PLAIN or (ord(c) > 127 and c.isprintable()) else quote(c, errors="surrogateescape") for c in path
-    )
-    return encoded.replace("%00", "%")
+    return "".join(c if _is_kept(c) else quote(c, errors="surrogateescape") for c in path).replace("%00", "%")
+
+
+def _is_kept(character: str) -> bool:
+    if character.isascii():
+        return character.isalnum() or character in _PLAIN
+    return unicodedata.category(character) not in _ENCODED

@@ -78,7 +78,7 @@ class QuarantineList:
         contract = self.contract(source)
         files = _files_in_quarantine(self.ledger.offsets_in_order(source), source, self.folders[source])
         reasons_by_path = self._reasons(contract) if files else {}
-        reasons = [reasons_by_path.get(quarantined.file.path, (quarantined.seq, "unknown")) for quarantined in files]
+        reasons = [reasons_by_path.get(decoded_path(quarantined.file.path), (quarantined.seq, "unknown")) for quarantined in files]
         return [replace(quarantined, seq=seq, reason=reason) for quarantined, (seq, reason) in zip(files, reasons, strict=True)]
 
     def rows(self, source: str) -> list[RejectedRows]:
@@ -109,14 +109,14 @@ class QuarantineList:
         return self.contracts[source]
 
     def _reasons(self, contract: SourceContract) -> dict[str, tuple[int, str]]:
-        """By a file's path, the batch and the reason of its newest failure."""
+        """By a file's decoded path, the batch and the reason of its newest failure."""
         if not self.lake.exists(contract.quarantine):
             return {}
         last = last_with_rejected_rows(self.ledger, contract.name)
         sql = f"SELECT {SEQ}, path, reason FROM quarantined WHERE {SEQ} <= {last} AND raw = path ORDER BY {SEQ}"
         files = sql_rows(self.lake, {"quarantined": contract.quarantine}, sql).to_pylist()
         paths = uris_below([row["path"] for row in files], self.folders[contract.name])
-        return {_one_slash(path): (row[SEQ], row["reason"]) for row, path in zip(files, paths, strict=True)}
+        return {decoded_path(path): (row[SEQ], row["reason"]) for row, path in zip(files, paths, strict=True)}
 
 
 def _files_in_quarantine(offsets: Sequence[tuple[int, str]], source: str, folder: str) -> list[QuarantinedFile]:
@@ -139,8 +139,3 @@ def _files_in_quarantine(offsets: Sequence[tuple[int, str]], source: str, folder
         elif status[0] == RETRY and plain in files_by_path:
             files_by_path[plain] = replace(files_by_path[plain], is_retry_requested=True)
     return [files_by_path[plain] for plain in sorted(files_by_path)]
-
-
-def _one_slash(path: str) -> str:
-    """A path with one slash after `file:`, as a `File` has it."""
-    return File(0, path, 0, "").path

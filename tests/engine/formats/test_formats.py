@@ -99,6 +99,8 @@ NAMES = [
     "[x]{y,z}.jsonl",
     "star*what?.jsonl",
     "ümläut 漢.jsonl",
+    "می\u200cروم.jsonl",
+    "👩\u200d👩.jsonl",
     "#hash+plus&amp;.jsonl",
     "dots.v1.2.json",
     "UPPER.JSON",
