@@ -5,9 +5,9 @@ from collections.abc import Iterable
 from urllib.parse import unquote
 
 HIDDEN = "***"
-_USER_PART = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]*)://((?:[^\s'\"<>]|'(?![,;:)\]}]))*)@")
+_USER_PART = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]{0,31})://((?:[^\s'\"<>]|'(?![,;:)\]}]))*)@")
 """A URL up to its user part. A quote is part of the URL, unless a separator follows the quote: then the URL was in quotes, and
-ends there."""
+ends there. The length of the scheme is limited, so that the time to search a long text without spaces is not quadratic."""
 _CONTAINER_SCHEMES = ("abfs", "abfss", "wasb", "wasbs")
 """Schemes whose URLs have a container in place of the user: `abfss://container@account.dfs.core.windows.net`."""
 _PICKED_UP = re.compile(r"^.*Picked up \w*_OPTIONS.*\n?", re.MULTILINE)

@@ -65,7 +65,7 @@ class JarError(TidemarkError, RuntimeError):
         """Ivy did not fetch every JAR."""
         return cls(
             f"could not fetch {_names(jars)}. Behind a company mirror set TIDEMARK_MAVEN_MIRROR to its base URL; behind a proxy set "
-            f"JAVA_TOOL_OPTIONS=-Dhttps.proxyHost=HOST -Dhttps.proxyPort=PORT; without a network put the files into {folder} by hand "
+            f"JAVA_TOOL_OPTIONS='-Dhttps.proxyHost=HOST -Dhttps.proxyPort=PORT'; without a network put the files into {folder} by hand "
             f"(list and checksums: {PINS}). Ivy printed:\n{_tail(_without_secrets(log))}"
         )
 

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pyspark
 
-from platform_defs.safe_text import printable
+from platform_defs.safe_text import printable, without_credentials, without_java_options
 from platform_defs.setup.jars import JarError, jar_paths, jars_folder, pinned_jars
 from platform_defs.setup.java import JavaNotFound, find_java
 
@@ -47,7 +47,8 @@ def compile_log_store() -> Path:
         command = [java, "-cp", compiler, "scala.tools.nsc.Main", "-nowarn", "-cp", uses, "-d", target, _SOURCE]
         result = subprocess.run(command, capture_output=True, text=True, errors="replace", check=False)
         if result.returncode or not target.is_file():
-            raise JarError(f"{_SOURCE.name} could not be compiled; Scala printed:\n{printable(result.stdout + result.stderr)}")
+            output = printable(without_java_options(without_credentials(result.stdout + result.stderr)))
+            raise JarError(f"{_SOURCE.name} could not be compiled; Scala printed:\n{output}")
         target.replace(jar)
     return jar
 
@@ -67,7 +68,7 @@ def main() -> int:
     try:
         jar = compile_log_store()
     except (JarError, JavaNotFound, ValueError, OSError) as error:  # a wrong setting, or a folder that cannot be written to
-        sys.stderr.write(f"{printable(str(error))}\n")
+        sys.stderr.write(f"{printable(without_credentials(str(error)))}\n")
         return 1
     sys.stdout.write(f"log store: {jar}\n")
     return 0

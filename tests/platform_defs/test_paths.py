@@ -152,6 +152,12 @@ def test_the_user_part_of_a_url_is_hidden(text: str, shown: str) -> None:
     assert without_credentials(text) == shown
 
 
+def test_a_long_text_without_spaces_is_searched_quickly() -> None:
+    """If the time were quadratic in the length, this text would take minutes."""
+    letters = "a" * 300_000
+    assert without_credentials(f"{letters} http://u:p@h {letters}://u:p@h") == f"{letters} http://***@h {letters}://***@h"
+
+
 def test_jvm_option_messages_are_removed() -> None:
     output = "a\nPicked up JAVA_TOOL_OPTIONS: -Dx=s3cret\nNOTE: Picked up JDK_JAVA_OPTIONS: -Dx=s3cret\nb"
     assert without_java_options(output) == "a\nb"

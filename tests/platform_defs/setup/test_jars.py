@@ -161,6 +161,7 @@ def test_the_error_for_an_unreachable_mirror_contains_no_password(folder: Path, 
         jars.fetch(jars=[A])
     assert "s3cret" not in str(refused.value)
     assert "127.0.0.1:1" in str(refused.value)
+    assert "set JAVA_TOOL_OPTIONS='-Dhttps.proxyHost=HOST -Dhttps.proxyPort=PORT';" in str(refused.value), "a shell takes it as one value"
 
 
 def test_every_pinned_jar_has_a_file_name_of_its_own_and_a_checksum():
