@@ -17,7 +17,7 @@ class UserCodeError(TidemarkError):
     """The code of a pipeline raised an error, which is the cause of this one."""
 
     @classmethod
-    def of(cls, variable: str, target: str, file: Path | None, error: Exception) -> "UserCodeError":
+    def of(cls, variable: str, target: str, file: Path | None, error: BaseException) -> "UserCodeError":
         """An error, with the last line of the user's file that led to it.
 
         Args:
@@ -52,11 +52,11 @@ def locating_errors(variable: str, target: str, file: Path | None) -> Iterator[N
         raise
     except (PySparkException, Py4JJavaError):
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # code that ends the process would let a command succeed that has done nothing
         raise UserCodeError.of(variable, target, file, error) from error
 
 
-def _lines(error: Exception) -> list[tuple[Path, int]]:
+def _lines(error: BaseException) -> list[tuple[Path, int]]:
     """The files and lines of the user's code that led to an error, the outermost first."""
     frames = [(frame.f_code.co_filename, line) for frame, line in traceback.walk_tb(error.__traceback__)]
     return [(Path(file), line) for file, line in frames if _is_users(file)]

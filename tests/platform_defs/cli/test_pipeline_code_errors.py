@@ -36,6 +36,13 @@ def test_an_error_is_one_line_with_the_line_in_the_users_file(file: Path, capsys
     assert err == f"error: TIDEMARK_PIPELINE is '{file}': {file}, line 2: NameError: name 'b' is not defined\n"
 
 
+def test_a_pipeline_that_ends_the_process_is_an_error(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file.write_text("import sys\n\nsys.exit(0)\n")
+    with pytest.raises(SystemExit, match=r"^1$"):
+        main()
+    assert capsys.readouterr() == ("", f"error: TIDEMARK_PIPELINE is '{file}': {file}, line 3: SystemExit: 0\n")
+
+
 def test_the_error_is_raised_with_its_cause_on_request(file: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TIDEMARK_TRACEBACK", "1")
     with pytest.raises(UserCodeError, match="line 2: NameError") as raised:
