@@ -27,7 +27,9 @@ from platform_defs.engine.formats.values import COMMON_TYPES
 
 _KEYS = StringType | IntegralType
 _SMALLEST_FLOAT, _LARGEST_FLOAT = 2.0**-126, 1e7
-"""Between these bounds, every version of Java writes a float with the fewest digits that identify it, as NumPy does."""
+"""Between these bounds, every version of Java writes a float with the fewest digits that identify it, as NumPy does, except some powers of
+two up to `_LARGEST_LONG_POWER`: Java 17 writes 2**-27 as 7.4505806E-9, and later versions as 7.450581E-9."""
+_LARGEST_LONG_POWER = 2.0**-27
 
 
 def has_json_value(kind: DataType) -> bool:
@@ -107,8 +109,13 @@ def _atomic(value: Any, kind: DataType) -> Any:
 
 
 def _with_java_digits(value: float) -> float:
-    """A float with the digits that Java writes. Java 17 writes more digits than needed for large floats, such as 1.15805232E8."""
-    if value and math.isfinite(value) and not _SMALLEST_FLOAT <= abs(value) < _LARGEST_FLOAT:
+    """A float with the digits that Java writes.
+
+    Java 17 writes more digits than needed for large floats, such as 1.15805232E8, and for some small powers of two.
+    """
+    size = abs(value)
+    is_small_power_of_two = size <= _LARGEST_LONG_POWER and math.frexp(size)[0] == 0.5
+    if value and math.isfinite(value) and (is_small_power_of_two or not _SMALLEST_FLOAT <= size < _LARGEST_FLOAT):
         raise ValueError(value)
     return float(str(np.float32(value)))
 

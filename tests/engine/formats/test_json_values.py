@@ -21,6 +21,8 @@ VALUES = [
     "CAST('1.1' AS FLOAT)",
     "CAST('9999999' AS FLOAT)",
     "CAST('-1.2e-38' AS FLOAT)",
+    "CAST('1.4901161e-8' AS FLOAT)",
+    "CAST('7.450582e-9' AS FLOAT)",
     "0.1D",
     "1e-300D",
     "-0.0D",
@@ -68,8 +70,8 @@ def test_types_that_only_spark_converts(kind: str) -> None:
     assert not has_json_value(schema_of(f"c {kind}") or StructType())
 
 
-@pytest.mark.parametrize("value", [1e7, -115805232.0, 3.4028234663852886e38, 1.401298464324817e-45])
+@pytest.mark.parametrize("value", [1e7, -115805232.0, 3.4028234663852886e38, 1.401298464324817e-45, 2.0**-27, -(2.0**-96)])
 def test_floats_whose_digits_depend_on_the_version_of_java_are_left_to_spark(value: float) -> None:
-    """Java 17 writes the float 115805232 as 1.15805232E8, and later versions as 1.1580523E8."""
+    """Java 17 writes the float 115805232 as 1.15805232E8, and 2**-27 as 7.4505806E-9; later versions write one digit less."""
     with pytest.raises(ValueError, match=re.escape(str(value))):
         json_value(value, FloatType())
