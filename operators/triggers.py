@@ -158,8 +158,8 @@ def read_trigger(text: str) -> Trigger | None:
     """
     if not text.strip():
         return None
-    every, _, period = text.strip().partition(" ")
-    words = period.strip().lower()
+    every, _, period = " ".join(text.split()).partition(" ")
+    words = period.lower()
     try:
         if every.lower() != "every" or not words:
             raise DurationError.unreadable("trigger", text)
@@ -168,7 +168,7 @@ def read_trigger(text: str) -> Trigger | None:
         if match := _EVERY_ROWS.fullmatch(words):
             return EveryRows(int(match[1]))
         is_by_clock = words.endswith(_BY_CLOCK)
-        interval = period.rstrip()[: -len(_BY_CLOCK)] if is_by_clock else period
+        interval = period[: -len(_BY_CLOCK)] if is_by_clock else period
         return EveryInterval(interval, "processing" if is_by_clock else "event")
     except DurationError:
         forms = "'every step', 'every 100 rows', 'every 10 minutes', 'every 10 minutes of processing time', or '' for none"
