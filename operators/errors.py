@@ -83,7 +83,7 @@ class WindowError(OperatorError):
     @classmethod
     def empty(cls, parameter: str, value: object) -> Self:
         """A length is zero or negative."""
-        return cls.bad_value(parameter, value, "a duration of more than zero; a window without a length would contain no row")
+        return cls.bad_value(parameter, value, "a duration of more than zero")
 
 
 class ColumnError(OperatorError):

@@ -1,7 +1,7 @@
 """Makes text safe to print: hides credentials of URLs, and escapes control characters."""
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from urllib.parse import unquote
 
 HIDDEN = "***"
@@ -55,6 +55,15 @@ def one_line(text: str) -> str:
 def shortened(text: str, longest: int = 200) -> str:
     """The text; if it is longer than `longest` characters, it is cut, and its length is added."""
     return text if len(text) <= longest else f"{text[:longest]}… ({len(text):,} characters)"
+
+
+def first_texts(texts: Sequence[str], most: int) -> list[str]:
+    """The first texts, at most `most`, and how many more there are.
+
+    >>> first_texts(["a", "b", "c"], 2)
+    ['a', 'b', 'and 1 more']
+    """
+    return [*texts[:most], *([f"and {len(texts) - most} more"] if len(texts) > most else [])]
 
 
 def _escaped(character: str) -> str:

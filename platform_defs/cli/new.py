@@ -77,7 +77,8 @@ def create(folder: Path, pipeline: str = "pipeline.py") -> list[str]:
     try:
         _write(folder, pipeline, values)
     except OSError as error:
-        raise ArgumentError.bad_value("folder", str(folder), f"a folder that can be written to ({error.strerror})") from error
+        legal = f"a folder that can be written to ({error.strerror}); if it has some of the files now, empty it before you try again"
+        raise ArgumentError.bad_value("folder", str(folder), legal) from error
     return sorted(str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file())
 
 

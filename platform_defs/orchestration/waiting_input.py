@@ -1,10 +1,10 @@
 """Finds input that no batch of the ledger contains yet, without Spark, for sensors."""
 
 import hashlib
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 from platform_defs.engine import Engine
+from platform_defs.safe_text import first_texts
 
 _SHOWN = 3
 """How many problems, and how many sources that are ahead, a skip reason names at most."""
@@ -29,7 +29,7 @@ class WaitingInput:
     @property
     def reason(self) -> str:
         """Why no run is requested: input that could not be checked or is not read now, or that nothing has landed."""
-        return "; ".join([*_first(self.problems), *_first(self.ahead)]) or "nothing new has landed"
+        return "; ".join([*first_texts(self.problems, _SHOWN), *first_texts(self.ahead, _SHOWN)]) or "nothing new has landed"
 
 
 def waiting_input(engine: Engine) -> WaitingInput:
@@ -55,9 +55,3 @@ def waiting_input(engine: Engine) -> WaitingInput:
     files = hashlib.sha256("\n".join(sorted(file.offset for file in new_files)).encode()).hexdigest()[:16]
     ends = ",".join(f"{path}:{end}" for path, end in sorted(records.ends.items()))
     return WaitingInput(f"{engine.ledger.head}:{len(new_files)}:{files}:{','.join(for_control_batch)}:{ends}", problems, is_complete, waits)
-
-
-def _first(texts: Sequence[str]) -> list[str]:
-    """The first texts, and how many more there are."""
-    more = len(texts) - _SHOWN
-    return [*texts[:_SHOWN], *([f"and {more} more"] if more > 0 else [])]

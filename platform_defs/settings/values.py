@@ -50,9 +50,13 @@ def _checked_lease(value: str) -> str:
 
 
 def _checked_day(value: str) -> str:
-    day = date.fromisoformat(value)
+    legal = f"legal: a day, YYYY-MM-DD, from {EARLIEST_DAY} to {LATEST_DAY}; each day is a partition"
+    try:
+        day = date.fromisoformat(value)
+    except ValueError:
+        raise ValueError(legal) from None
     if not EARLIEST_DAY <= day <= LATEST_DAY:
-        raise ValueError(f"legal: a day from {EARLIEST_DAY} to {LATEST_DAY}; each day is a partition")
+        raise ValueError(legal)
     return str(day)
 
 

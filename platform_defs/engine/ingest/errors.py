@@ -8,7 +8,7 @@ from platform_defs.engine.formats.files import TOPIC
 from platform_defs.engine.formats.new_columns import NewColumn
 from platform_defs.engine.formats.unreadable_files import Unread
 from platform_defs.engine.ledger.ledger import Batch
-from platform_defs.safe_text import shortened
+from platform_defs.safe_text import first_texts, shortened
 
 _SHOWN = 5
 
@@ -137,7 +137,8 @@ class UnreadError(IngestError):
     def _not_read(self) -> str:
         by_source = sorted({failure.file.source for failure in self.unread})
         of_sources = [_of_source(name, [failure for failure in self.unread if failure.file.source == name]) for name in by_source]
-        files = "; ".join([*of_sources, *[f"{path} cannot be listed: {reason}" for path, reason in [*self.unlisted.items()][:_SHOWN]]])
+        unlisted = [f"{path} cannot be listed: {reason}" for path, reason in self.unlisted.items()]
+        files = "; ".join([*of_sources, *first_texts(unlisted, _SHOWN)])
         is_of_topics = all(failure.file.is_range for failure in self.unread) and all(path.startswith(TOPIC) for path in self.unlisted)
         of_broker = ". Check the options `kafka.*` of the connections, and whether the broker runs"
         way_out = of_broker if is_of_topics else ", or remove the file from the folder"
@@ -150,8 +151,7 @@ class UnreadError(IngestError):
 
 
 def _of_source(name: str, unread: Sequence[Unread]) -> str:
-    shown = [f"{failure.file.path} ({failure.reason})" for failure in unread[:_SHOWN]]
-    remainder = [f"and {len(unread) - _SHOWN} more"] if len(unread) > _SHOWN else []
+    shown = first_texts([f"{failure.file.path} ({failure.reason})" for failure in unread], _SHOWN)
     of_topics = all(failure.file.is_range for failure in unread)
     ranges_or_files = f"{'range' if of_topics else 'file'}{'s' * (len(unread) > 1)}{' of offsets' if of_topics else ''}"
-    return f"source {name!r}: {len(unread)} {ranges_or_files} could not be read: {', '.join([*shown, *remainder])}"
+    return f"source {name!r}: {len(unread)} {ranges_or_files} could not be read: {', '.join(shown)}"

@@ -3,6 +3,7 @@
 from collections.abc import Iterable, Sequence
 
 from operators.errors import TidemarkError
+from platform_defs.safe_text import first_texts
 
 _SHOWN = 5
 
@@ -18,7 +19,7 @@ class QuarantineError(TidemarkError, RuntimeError):
     @classmethod
     def no_file(cls, source: str, name: str, legal: Sequence[str]) -> "QuarantineError":
         """No file of this name is in quarantine."""
-        files = ", ".join(legal[:_SHOWN]) + (f", and {len(legal) - _SHOWN} more" if len(legal) > _SHOWN else "")
+        files = ", ".join(first_texts(legal, _SHOWN))
         return cls(
             f"`file` is {name!r}, but no such file of source {source!r} is in quarantine; legal: {files or 'none, there are no files'}. "
             "`tidemark quarantine list` shows them"

@@ -196,6 +196,14 @@ def test_the_error_of_an_illegal_value_names_its_variable(monkeypatch, field, te
     assert "s3cret" not in str(refused.value)
 
 
+@pytest.mark.parametrize("text", ["soon", "2026-02-30", "9999-12-31"])
+def test_the_error_of_an_illegal_day_says_what_is_legal(monkeypatch, text):
+    monkeypatch.setenv("TIDEMARK_FIRST_DAY", text)
+    message = f"TIDEMARK_FIRST_DAY is '{text}': legal: a day, YYYY-MM-DD, from 1900-01-01 to 2100-01-01; each day is a partition"
+    with pytest.raises(ValueError, match=f"^{message}$"):
+        settings()
+
+
 def test_the_landing_folder_defaults_to_one_in_the_lake():
     assert Settings(lake="/data/lake/").landing_root == "/data/lake/landing"
     assert Settings(lake="/data/lake", landing="/data/in/").landing_root == "/data/in"
