@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache, cached_property
 
 from assets.contracts import DerivedAsset, SourceContract
 from platform_defs.engine.inputs.progress import step_id, stored_progress, table_identity
@@ -108,7 +109,7 @@ class TableInput(Input):
         """The table's name."""
         return self.asset.name
 
-    @property
+    @cached_property
     def sources(self) -> frozenset[str]:
         """The sources of all of its inputs."""
         return frozenset().union(*(upstream.sources for upstream in self.inputs))
@@ -143,6 +144,9 @@ class TableInput(Input):
 
 def input_named(name: str, sources: Mapping[str, SourceContract], assets: Mapping[str, DerivedAsset]) -> Input:
     """The source or the table of a name."""
-    if name in sources:
-        return SourceInput(sources[name])
-    return TableInput(assets[name], tuple(input_named(input_name, sources, assets) for input_name in assets[name].inputs))
+
+    @cache  # an input of several tables is one object; else the number of objects could grow exponentially with that of tables
+    def made(name: str) -> Input:
+        return SourceInput(sources[name]) if name in sources else TableInput(assets[name], tuple(map(made, assets[name].inputs)))
+
+    return made(name)

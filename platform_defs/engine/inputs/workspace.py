@@ -23,7 +23,7 @@ class Workspace:
         lake: the lake.
         ledger: its ledger.
         sources: the sources, by name.
-        assets: the derived assets, by name.
+        assets: the derived assets, by name, each after those that it reads.
         timelines: the cache of the module `timelines`: for each key, the last summarized batch, and the timeline. Copies of a workspace
             share it.
     """
@@ -67,6 +67,9 @@ class Workspace:
         return [upstream.table for upstream in self.inputs_of(asset) if upstream.table is not None]
 
     def _upstream_tables(self, names: Sequence[str]) -> list[str]:
-        """The tables that the named tables are computed from, directly or through other tables."""
-        tables = [table.name for name in names for table in self.tables_of(self.assets[name])]
-        return [*dict.fromkeys([*tables, *(self._upstream_tables(tables) if tables else [])])]
+        """The tables that the named tables are computed from, directly or through other tables; each after the tables that read it."""
+        readers_first, upstream = [*self.assets][::-1], set[str]()
+        for name in readers_first:
+            if name in upstream or name in names:
+                upstream.update(table.name for table in self.tables_of(self.assets[name]))
+        return [name for name in readers_first if name in upstream]
