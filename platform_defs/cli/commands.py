@@ -124,8 +124,8 @@ def ingest(
             bar.update(task, advance=1)
 
         try:
-            if every and every_text:
-                batches, unread_error = _stream(engine, (every, every_text), on_batch, (metrics_host, metrics_port)), None
+            if every is not None and every_text is not None:
+                batches, unread_error = _stream(engine, on_batch, every, every_text, host=metrics_host, port=metrics_port), None
             else:
                 batches, unread_error = engine.ingest(on_batch=on_batch), None
         except UnreadError as error:  # show the batches that were ingested, too
@@ -135,22 +135,23 @@ def ingest(
         raise unread_error
 
 
-def _stream(engine: Engine, intervals: tuple[str, str], on_batch: Callable[[Batch], None], address: tuple[str, int | None]) -> list[Batch]:
+def _stream(engine: Engine, on_batch: Callable[[Batch], None], every: str, every_text: str, *, host: str, port: int | None) -> list[Batch]:
     """Run a stream, and print its reports; returns the newest batches.
 
     Args:
         engine: the engine.
-        intervals: the interval, as the user wrote it and as the engine reads it.
         on_batch: called with each batch.
-        address: the host and the port of the metrics; the port is None for no metrics.
+        every: the interval as the user wrote it.
+        every_text: the interval as the engine reads it.
+        host: the address at which metrics are served.
+        port: their port; None for no metrics.
     """
     from platform_defs.monitoring.stream_metrics import metrics_of_stream  # here, since the import takes time, and only this needs it
 
     output = StreamOutput(engine, _print_line, render.print_warning, on_batch)
-    measured, endpoint = metrics_of_stream(engine, *address, _print_line)
-    every, interval_text = intervals
+    measured, endpoint = metrics_of_stream(engine, host, port, _print_line)
     with endpoint, output.framed(without_credentials(settings().landing_root), " ".join(every.split())):
-        return StreamRun(engine, output, measured.measure_steps).run(StreamTrigger(interval_text))
+        return StreamRun(engine, output, measured.measure_steps).run(StreamTrigger(every_text))
 
 
 def _print_line(text: str) -> None:
