@@ -166,7 +166,7 @@ def _split(select: str) -> Iterator[str]:
         elif kind == TokenType.COMMA and not opened:
             yield select[start : token.start].strip()
             start = token.end + 1
-        before = kind
+        before = None if before == TokenType.DOT else kind  # a field may have the name of a type
     yield select[start:].strip()
 
 

@@ -152,8 +152,8 @@ def row_hash(schema: StructType) -> Column:
     """A hash of a row, as `row_hash`, that distinguishes nulls and how values are nested, at any depth.
 
     Spark's hash skips nulls and the ends of arrays, so that (1, null) and (null, 1) would be equal. So null flags are hashed too, and
-    nested values also as JSON, which alone would not do, since its times have milliseconds. Without nested values, the hash is one SQL
-    expression.
+    nested values also as JSON, which alone would not do, since its times have milliseconds. -0.0 equals 0.0, as in Spark's comparisons.
+    Without nested values, the hash is one SQL expression.
 
     Args:
         schema: the columns.
@@ -164,7 +164,9 @@ def row_hash(schema: StructType) -> Column:
     flat_hash = F.expr(f"xxhash64({', '.join([*quoted(flat), *are_null])})")
     if not nested:
         return flat_hash.alias("row_hash")
-    return F.xxhash64(flat_hash, *nested, F.to_json(F.struct(*nested), {"ignoreNullFields": "false"})).alias("row_hash")
+    as_json = F.to_json(F.struct(*nested), {"ignoreNullFields": "false"})
+    without_negative_zeros = F.regexp_replace(as_json, r"(?<=[\[:,])-0\.0(?=[,\]}])", "0.0")
+    return F.xxhash64(flat_hash, *nested, without_negative_zeros).alias("row_hash")
 
 
 def keys_of(frames: Sequence[DataFrame], key: Sequence[str]) -> DataFrame:

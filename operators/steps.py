@@ -1,6 +1,6 @@
 """What an operator declares for the engine's steps: what a step must read, and how its results are written."""
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Set
 from dataclasses import dataclass
 from typing import ClassVar, cast
 
@@ -135,7 +135,9 @@ class ByTimeRange(Reads):
             if not _is_length(length):
                 raise OperatorError.bad_value(parameter, length, "a number of ms of at least 0")
         for parameter, indexes in (("versions", self.versions), ("by_arrival", self.by_arrival)):
-            if not _is_list(indexes) or not all(is_whole(index) and 0 <= index < len(self.lookback) for index in indexes):
+            if not (_is_list(indexes) or isinstance(indexes, Set)) or not all(
+                is_whole(index) and 0 <= index < len(self.lookback) for index in indexes
+            ):
                 legal = f"a tuple of indexes of inputs; `lookback` has {len(self.lookback)}, and the first has the index 0"
                 raise OperatorError.bad_value(parameter, indexes, legal)
         endless = [index for index, lookback in enumerate(self.lookback) if lookback is None and index not in self.versions]

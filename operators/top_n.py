@@ -76,7 +76,7 @@ class TopN:
         ttl_by: whether `ttl` is `event` time, by the watermark, or `processing` time, by the ledger's clock.
         after_ttl: whether to `keep` or to `retract` the rows of an expired partition.
         strategy: how a step computes the result: `append`, `update` or `retract`; None for the cheapest strategy that is right for the
-            input. `explain()` says which one that is, and why the others are not.
+            input. `explain()` says which one that is, and why other strategies could give a wrong result.
         rises: why rows are known to move up only, as for `monotonic`; empty if that is not known. The pipeline sets `rises` if the input
             guarantees it, as for a count with `DESC`. A step in which a row moves back nevertheless is computed by `retract`.
 

@@ -81,11 +81,12 @@ def _columns(tree: Tree, listed: Sequence[Tree]) -> list[Tree]:
 
 def _by_position(group: Tree, listed: Sequence[Tree]) -> Tree:
     """An expression of GROUP BY. A number is the position of the expression in the SELECT list."""
-    if not isinstance(group, exp.Literal) or group.is_string:
+    inner = group.unnest()
+    if not isinstance(inner, exp.Literal) or inner.is_string:
         return group
-    if not group.name.isdecimal() or not 1 <= int(group.name) <= len(listed):
-        raise SqlError.refused(f"GROUP BY {group.name}", "it is no position in the SELECT list", f"legal: 1 to {len(listed)}, or a column")
-    return listed[int(group.name) - 1].unalias()
+    if not inner.name.isdecimal() or not 1 <= int(inner.name) <= len(listed):
+        raise SqlError.refused(f"GROUP BY {inner.name}", "it is no position in the SELECT list", f"legal: 1 to {len(listed)}, or a column")
+    return listed[int(inner.name) - 1].unalias()
 
 
 def grouping(call: Tree, columns: Sequence[str], keys: Sequence[str], sets: object) -> Tree:

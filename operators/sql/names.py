@@ -63,4 +63,6 @@ def conjuncts(tree: Tree | None) -> list[Tree]:
     if tree is None:
         return []
     inner = tree.unnest()
-    return [*conjuncts(inner.left), *conjuncts(inner.right)] if isinstance(inner, exp.And) else [tree]
+    # the text of a condition in several brackets is part of the identity of stored tables; if it has a subquery, there is no such table
+    is_split = isinstance(inner, exp.And) and (inner is tree or tree.this is inner or inner.find(exp.Select) is not None)
+    return [*conjuncts(inner.left), *conjuncts(inner.right)] if is_split else [tree]

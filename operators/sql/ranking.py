@@ -176,6 +176,9 @@ def _top_n(ranked: Ranked, ranks: Ranks, is_shown: bool) -> Apply:
             reason, way_out = "it has no PARTITION BY, and only the first or the last row of a key is kept", "add PARTITION BY"
         raise SqlError.refused(f"a Top-{ranks.last} in order of arrival", reason, way_out)
     is_numbered = is_shown or _needs_rank(ranked)
+    if is_numbered and RANK in map(str.lower, child.columns):
+        way_out = "give the column another name in a view, as in SELECT rank AS old_rank"
+        raise SqlError.refused("a column rank in rows that are ranked", "the rank is computed under this name", way_out)
     top = TopN(
         by=ranked.by,
         order_by=ranked.order,

@@ -22,6 +22,7 @@ COLUMNS = ["a", "b", "kind"]
         ("'it''s, so' AS c, struct(a, b) d", {"c": "'it''s, so' AS c", "d": "struct(a, b) d"}),
         ("concat_ws(',', array(a, b)) AS both", {"both": "concat_ws(',', array(a, b)) AS both"}),
         ("a::MAP<STRING, ARRAY<INT>> AS m, b", {"m": "a::MAP<STRING, ARRAY<INT>> AS m", "b": "b"}),
+        ("a.map < 3 AS few, b", {"few": "a.map < 3 AS few", "b": "b"}),
         ("a < 3 AS few, b > 2 AS many", {"few": "a < 3 AS few", "many": "b > 2 AS many"}),
     ],
 )

@@ -30,6 +30,8 @@ PAIRS = {
 EQUAL = {
     "order of a map": ("map('a', 1, 'b', null) AS m", "map('b', null, 'a', 1) AS m"),
     "order of a variant": ("""parse_json('{"a": 1, "b": 2}') AS v""", """parse_json('{"b": 2, "a": 1}') AS v"""),
+    "zeros in an array": ("array(0.0D, -0.0D) AS a", "array(-0.0D, 0.0D) AS a"),
+    "zeros in a struct": ("struct(0.0D AS x, float('-0.0') AS y) AS s", "struct(-0.0D AS x, float('0.0') AS y) AS s"),
     "far years": ("struct(timestamp'+290000-01-01' AS t, date'-0001-01-01' AS d) AS s",) * 2,
 }
 

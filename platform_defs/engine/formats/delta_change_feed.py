@@ -55,6 +55,14 @@ class ChangeFeedError(TidemarkError, RuntimeError):
         )
 
     @classmethod
+    def not_parquet(cls, table: str, folder: Path, error: Exception) -> "ChangeFeedError":
+        """Parquet cannot store the changes."""
+        return cls(
+            f"the changes of {table} cannot be written as Parquet to {folder}: {error}. Change the column's type in the table, or start "
+            "with a later version"
+        )
+
+    @classmethod
     def taken_name(cls, table: str, column: str) -> "ChangeFeedError":
         """A column of the table has the name of a column that the landed files add."""
         return cls(f"{table} has a column {column!r}, a name that the landed changes use (in any case); rename it")
@@ -172,8 +180,10 @@ def _using(table: str, folder: Path) -> Iterator[None]:
     """Raise `ChangeFeedError` for errors of the folder."""
     try:
         yield
-    except (pa.ArrowException, OSError) as error:
+    except OSError as error:
         raise ChangeFeedError.unusable(table, folder, error) from error
+    except pa.ArrowException as error:
+        raise ChangeFeedError.not_parquet(table, folder, error) from error
 
 
 def _newest_landed(delta: DeltaTable, table: str, table_id: str, folder: Path) -> int:

@@ -19,9 +19,9 @@ _TEXTS, _DIGITS = temporary("texts"), temporary("digits")
 _NO_OBJECT = "not a JSON object"
 _TEXT_KEYS = "all keys of a JSON object are text"
 _HUGE = "contains a decimal with an exponent of five digits or more"
-_HUGE_DECIMAL = r'[:\[,]\s*"?-?[0-9.]+[eE]-[0-9]{5}'
-"""A decimal with so small an exponent that Spark would compute its power of ten for hours. A line is checked for it before it is parsed if
-the contract has nested decimals, because the parser converts those itself."""
+_HUGE_DECIMAL = r"""(?:[:\[,]|\*/)\s*["']?[+-]?[0-9.]+[eE]-[0-9]{5}"""
+"""A decimal, also after a comment or in single quotes, with so small an exponent that Spark would compute its power of ten for hours. A
+line is checked for it before it is parsed if the contract has nested decimals, because the parser converts those itself."""
 _HIGH, _LOW = r"\\u[dD][89abAB][0-9a-fA-F]{2}", r"\\u[dD][c-fC-F][0-9a-fA-F]{2}"
 _LONE_SURROGATE = rf"{_HIGH}(?!{_LOW})|(?<!{_HIGH}){_LOW}"
 _ESCAPED_BACKSLASH = r"\\\\"

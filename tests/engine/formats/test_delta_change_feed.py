@@ -133,7 +133,7 @@ def test_a_folder_that_cannot_be_used_is_named_with_the_fix(stock: DeltaTable, t
         raise pa.ArrowInvalid("it cannot be written")
 
     monkeypatch.setattr(pq, "write_table", write)
-    with pytest.raises(ChangeFeedError, match=rf"cannot be written to {tmp_path}/other: it cannot be written\. Legal: a folder"):
+    with pytest.raises(ChangeFeedError, match=rf"cannot be written as Parquet to {tmp_path}/other: it cannot be written\. Change the col"):
         land_changes(stock.table_uri, tmp_path / "other")
 
 

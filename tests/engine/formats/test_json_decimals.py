@@ -160,7 +160,7 @@ def test_a_number_with_an_extreme_exponent_is_quarantined(make_engine: MakeEngin
     item = StructType().add("d", "decimal(10,2)")
     options = {"allowComments": "true", "allowUnquotedFieldNames": "true", "allowNumericLeadingZeros": "true"}
     flat = source("flat", schema=StructType().add("k", "string").add("p", "decimal(10,2)").add("ts", "timestamp"), options=options)
-    deep = source("deep", schema=StructType().add("k", "string").add("p", item).add("ts", "timestamp"))
+    deep = source("deep", schema=StructType().add("k", "string").add("p", item).add("ts", "timestamp"), options=options)
     engine = make_engine([flat, deep], [])
     land(engine, "flat", "a.csv", ["k,p,ts", f"tiny,1e-10000000,{TIME}", f"good,1.5,{TIME}"])
     land(engine, "flat", "b.jsonl", [f'{{"k":"tiny text","p":"1e-10000000","ts":"{TIME}"}}'])
@@ -168,11 +168,12 @@ def test_a_number_with_an_extreme_exponent_is_quarantined(make_engine: MakeEngin
     legal = [f'k:"bare",p:{below}', f'"k":"comment","p":{below} /* net */', f'"k":"zeros","p":00{below}']
     illegal = ['"k":"huge","p": /* net */ 1e600000000', 'k:"cased",P:1']
     land(engine, "flat", "d.jsonl", [f'{{"ts":"{TIME}",{line}}}' for line in [*legal, *illegal]])
-    values = {"tiny": "1e-10000000", "tiny text": '"1e-10000000"', "good": "1.5"}
+    tiny = "1e-10000000"
+    values = {"tiny": tiny, "text": f'"{tiny}"', "single": f"'{tiny}'", "plus": f'"+{tiny}"', "comment": f"/* net */ {tiny}", "good": "1.5"}
     land(engine, "deep", "c.jsonl", [f'{{"k":"{k}","p":{{"d":{v}}},"ts":"{TIME}"}}' for k, v in values.items()])
     engine.ingest()
     assert rows_of(engine.views.table("events/deep"), "k") == [("good",)]
-    assert engine.views.table("quarantine/deep").count() == 2
+    assert engine.views.table("quarantine/deep").count() == 5
     exact = [("bare", "1.00"), ("comment", "1.00"), ("good", "1.50"), ("zeros", "1.00")]
     assert rows_of(engine.views.table("events/flat").selectExpr("k", "cast(p as string) AS p")) == exact
     assert rows_of(engine.views.table("quarantine/flat"), "reason") == [

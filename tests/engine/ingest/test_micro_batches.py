@@ -15,6 +15,7 @@ from platform_defs.engine import Engine, LawError, LedgerError, ProgressError
 from platform_defs.engine.formats.files import File
 from platform_defs.engine.ingest.micro_batches import MAX_BATCHES_KEPT, MicroBatches
 from platform_defs.engine.ingest.stream import Stream
+from platform_defs.engine.lake import interrupts
 from platform_defs.engine.lake.errors import LakeBusy
 from platform_defs.engine.lake.interrupts import TERMINATED, ending_on_sigterm, run_to_end
 from platform_defs.engine.lake.tables import Lake
@@ -270,16 +271,28 @@ def test_an_interrupt_while_the_thread_starts_is_raised_after_the_commit(monkeyp
 
 
 def test_an_interrupt_before_the_thread_starts_prevents_the_commit(monkeypatch: pytest.MonkeyPatch) -> None:
-    def interrupted(_: threading.Thread) -> None:
-        raise KeyboardInterrupt("by hand")
+    threads, committed = list[threading.Thread](), list[int]()
 
-    monkeypatch.setattr(threading.Thread, "start", interrupted)
+    class Interrupted(threading.Thread):
+        def start(self) -> None:
+            threads.append(self)
+            raise KeyboardInterrupt("by hand")
+
+    monkeypatch.setattr(interrupts, "InheritableThread", Interrupted)
     with pytest.raises(KeyboardInterrupt, match="by hand"):
-        run_to_end(lambda: pytest.fail("committed"))
+        run_to_end(lambda: committed.append(1))
+    [late] = threads
+    threading.Thread.start(late)  # as if the operating system had started it only now
+    late.join()
+    assert committed == []
 
 
 def test_a_commit_whose_thread_cannot_call_the_jvm_is_an_error_of_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(threading.Thread, "run", lambda _: None)
+    class Ended(threading.Thread):
+        def run(self) -> None:
+            """Ends before it calls the commit."""
+
+    monkeypatch.setattr(interrupts, "InheritableThread", Ended)
     with pytest.raises(Py4JNetworkError, match="the thread of a commit could not begin"):
         run_to_end(lambda: 7)
 

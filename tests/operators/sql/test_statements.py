@@ -517,6 +517,7 @@ def test_each_grouping_set_has_both_bounds_of_the_window(windows: str, clause: s
         ("GROUP BY ()", ""),
         ("GROUP BY k, ()", "GROUP BY k"),
         ("GROUP BY (k, v)", "GROUP BY k, v"),
+        ("GROUP BY (1), v", "GROUP BY k, v"),
         ("GROUP BY (1, (v))", "GROUP BY k, v"),
         ("GROUP BY (window_start, window_end)", "GROUP BY window_start, window_end"),
         ("GROUP BY window_start, window_end, (k, v), ()", "GROUP BY window_start, window_end, k, v"),

@@ -136,6 +136,13 @@ def test_selected_columns_get_the_names_of_the_declared_table(query: str):
     assert table.prepare == {"payments": Preparation(select="order_id AS a, amount AS b, paid_at AS c")}
 
 
+def test_a_condition_in_several_brackets_keeps_its_text():
+    """The text is a part of the identity of stored tables."""
+    condition = "((price > 1 AND seller = 'x'))"
+    [table] = pipeline(f"INSERT INTO n SELECT seller, COUNT(*) AS n FROM orders WHERE {condition} GROUP BY seller").tables
+    assert table.prepare == {"orders": Preparation(where=condition)}
+
+
 def test_an_interval_join_prepares_both_sides():
     [table] = pipeline("""
         INSERT INTO paid SELECT o.id AS order_number, seller, amount FROM orders o JOIN payments p
@@ -536,6 +543,11 @@ CLICKS = "CREATE TABLE clicks (k STRING, p AS PROCTIME()) WITH ('connector' = 'f
         ),
         (f"CREATE TABLE t (seller STRING, N BIGINT); INSERT INTO t SELECT * FROM ({GROUPED})", "declare the names in the same case"),
         (f"INSERT INTO t {GROUPED}; INSERT INTO t {GROUPED}", "a second INSERT INTO t is refused"),
+        (
+            "INSERT INTO t SELECT id, n FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY rank ORDER BY price DESC) AS n FROM ("
+            "SELECT id, price, seller AS rank FROM orders)) WHERE n <= 3",
+            "a column rank in rows that are ranked is refused",
+        ),
         (f"CREATE TABLE t (seller STRING); INSERT INTO t {GROUPED}", "columns are seller, and the query's are seller, n"),
         (f"CREATE TABLE t (n BIGINT, seller STRING); INSERT INTO t {GROUPED}", "select them in the order of the table: n, seller"),
         (f"CREATE TABLE t (seller STRING, n BIGINT) WITH ('connector' = 'x'); INSERT INTO t {GROUPED}", "tables are Delta tables"),
