@@ -7,7 +7,7 @@ from typing import Any
 from platform_defs.engine import faults
 from platform_defs.engine.ingest.ingest import IngestError
 from platform_defs.engine.inputs.progress_errors import ProgressError
-from platform_defs.engine.lake.errors import LakeBusy, LakeError
+from platform_defs.engine.lake.errors import LakeBusy, LakeError, MissingMetadataError
 from platform_defs.engine.ledger.errors import LedgerError
 from tests.hunt.adapters import SimEngine
 from tests.hunt.history import History
@@ -91,6 +91,7 @@ class Simulation:
         is_expected: dict[type[Exception], bool] = {
             LakeBusy: is_other_paused or can_overtake,
             LakeError: can_overtake,
+            MissingMetadataError: can_overtake,
             LedgerError: can_overtake,
             ProgressError: self.reconfigured,
             IngestError: can_overtake,

@@ -56,7 +56,7 @@ class RecordedDay:
         """An account from its JSON.
 
         Raises:
-            ValueError, LookupError, TypeError, AttributeError, OverflowError: the JSON is not an account.
+            ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError: the JSON is not an account.
         """
         terms, found_in = {str(term): int(rows) for term, rows in stored["terms"].items()}, stored.get("found_in")
         days = None if found_in is None else (_day(found_in[0]), _day(found_in[1]))
@@ -73,8 +73,8 @@ class RecordedAccount:
     """The newest accounts of a table.
 
     Args:
-        days: one account for each side and day with rows or results. For a table that an upserted table reads, there is one only if results
-            are missing or extra.
+        days: one account for each side and day with rows or results. If an upserted table reads another table, there is an account of this
+            input only if results are missing or extra.
         at: when the newest account was computed, in epoch ms of the wall clock.
         differences: the batches whose row counts differ: source, batch, the ledger's count and the log's.
         outside: the days with missing or extra results that accounts of other days found; see `RecordedDay.found_in`.
@@ -188,7 +188,7 @@ def _of_table(lake: Lake, asset: DerivedAsset, identity: str | None) -> Recorded
         differences = [(str(source), int(batch), int(ledger), int(log)) for source, batch, ledger, log in stored["differences"]]
         account = RecordedAccount(days, int(stored["at"]), differences, outside)
         table = stored["table"]
-    except (OSError, DeltaError, ValueError, LookupError, TypeError, AttributeError, OverflowError):
+    except (OSError, DeltaError, ValueError, LookupError, TypeError, AttributeError, OverflowError, RecursionError):
         return None
     return account if table == identity else None
 

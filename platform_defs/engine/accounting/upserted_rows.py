@@ -27,7 +27,9 @@ from platform_defs.engine.lake.small_queries import collect
 
 
 def upserted_account(advance: Advance, scope: Scope) -> list[DayAccount]:
-    """One account for each source and day: `matched` are the rows of handled batches, `pending` those of later batches.
+    """One account for each input and day; a source that is two inputs has two.
+
+    `matched` are the rows of handled batches, and `pending` those of later batches.
 
     Missing and extra results are reported on the last day with rows of each source. A table that reads another table has no rows of sources
     to count. It has an account, for the day of the ledger's newest batch, only if results are missing or extra.

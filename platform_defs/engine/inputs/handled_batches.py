@@ -8,7 +8,7 @@ from assets.names import name_fault
 from platform_defs.engine.inputs.progress import PROGRESS, Progress, results_table
 from platform_defs.engine.inputs.progress_errors import ProgressError
 from platform_defs.engine.lake.commits import APPLICATION
-from platform_defs.engine.lake.errors import LakeError
+from platform_defs.engine.lake.errors import LakeError, MissingMetadataError
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.ledger import Ledger
 from platform_defs.engine.ledger.snapshot import LedgerSnapshot
@@ -22,9 +22,7 @@ def newest_handled_batches(lake: Lake, assets: Mapping[str, DerivedAsset]) -> It
     configured = [results_table(asset) for asset in assets.values()]
     for table in [*configured, *_tables_not_configured(lake, {*configured, *assets})]:
         with suppress(LakeError, ProgressError):
-            commit = (
-                lake.newest_commit(table, PROGRESS) if table in configured or lake.transaction(table, APPLICATION) is not None else None
-            )
+            commit = lake.newest_commit(table, PROGRESS) if table in configured or _has_steps(lake, table) else None
             if commit is not None:
                 yield table, Progress.from_metadata(table, commit.value).seq
 
@@ -40,8 +38,17 @@ def require_handled_batches(lake: Lake, ledger: Ledger, assets: Mapping[str, Der
 def tables_outside(lake: Lake, assets: Mapping[str, DerivedAsset]) -> list[str]:
     """The names of the derived tables in the lake that no configured asset makes."""
     configured = {*[results_table(asset) for asset in assets.values()], *assets}
-    tables = [table for table in _tables_not_configured(lake, configured) if lake.transaction(table, APPLICATION) is not None]
+    tables = [table for table in _tables_not_configured(lake, configured) if _has_steps(lake, table)]
     return sorted({table.removeprefix(f"{CHANGELOGS}/") for table in tables})
+
+
+def _has_steps(lake: Lake, table: str) -> bool:
+    """Whether a table in the lake has steps of Tidemark."""
+    if lake.transaction(table, APPLICATION) is not None:
+        return True
+    with suppress(MissingMetadataError):  # earlier versions did not record the number of a table's first step
+        return lake.version(table) == 0 and lake.newest_commit(table, PROGRESS) is not None
+    return False
 
 
 def _tables_not_configured(lake: Lake, configured: Collection[str]) -> list[str]:

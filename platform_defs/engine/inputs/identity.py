@@ -80,9 +80,11 @@ def _computed_identity(asset: DerivedAsset, style: _Format) -> str:
 
 
 def parameters_as_text(operator: Any) -> str:
-    """All parameters of an operator as text, also those that do not affect results. It is equal in every process.
+    """The parameters of an operator as text, also those that do not affect results.
 
-    It is the operator's `repr` without memory addresses; or, since the order of a set differs between processes, its canonical form.
+    It is equal in every process if they are dataclasses and plain values. Code, and the state of other objects, are not part of it:
+    `version` covers them. It is the operator's `repr` without memory addresses; or, since the order of a set differs between processes,
+    its canonical form.
     """
     if not _has_unordered(operator):
         return _ADDRESS.sub("", repr(operator))

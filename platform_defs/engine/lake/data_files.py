@@ -155,7 +155,7 @@ def is_instant(chunk: Any) -> bool:
 
 
 def _bound(column: str, value: Any, chunk: Any, *, is_upper: bool = False) -> dict[str, Any]:
-    """A bound as JSON; none for a type whose bounds are not used. A long text is cut, so that it is not within the bound."""
+    """A bound as JSON; none for a type whose bounds are not used. A long text is cut to a bound that still includes the text."""
     if is_instant(chunk):
         try:
             return {column: (_EPOCH + timedelta(milliseconds=value // 1_000)).isoformat(timespec="milliseconds").replace("+00:00", "Z")}

@@ -276,12 +276,18 @@ def is_written_by_deltalake(delta: DeltaTable) -> bool:
     return is_plain(delta) and set(delta.protocol().writer_features or ()) <= _WRITABLE
 
 
+def _widened(bound: Any) -> Any:
+    """An upper bound that is not too low. Earlier versions escaped texts in the log; deltalake reads the escapes one plane too low."""
+    return "".join(chr(ord(c) + 0x10000) if ord(c) >> 16 & 1 else c for c in bound) if isinstance(bound, str) else bound
+
+
 def _statistic(actions: pa.Table, name: str) -> list[Any]:
     """A statistic for each file; timestamps in epoch ms, the resolution of the log."""
     if name not in actions.column_names:
         return []
     column = actions[name]
     if not pa.types.is_timestamp(column.type):
-        return column.to_pylist()
+        values = column.to_pylist()
+        return [_widened(value) for value in values] if name.startswith("max.") else values
     micros = column.cast(pa.timestamp("us", column.type.tz)).cast(pa.int64()).to_pylist()
     return [None if time is None else time // 1_000 for time in micros]

@@ -61,8 +61,13 @@ def store_reason(error: Exception) -> str:
     lines = [line for part in text_without_details.splitlines() if (line := _TREE.sub("", part).strip().rstrip("."))]
     lines += _MESSAGE.findall(details)[-1:]
     joined = ": ".join(lines)
-    shown = joined if len(joined) <= _LONGEST_REASON else ": ".join(line[:_LONGEST_REASON] for line in dict.fromkeys((lines[0], lines[-1])))
+    shown = joined if len(joined) <= _LONGEST_REASON else ": ".join(map(_cut, dict.fromkeys((lines[0], lines[-1]))))
     return shown or type(error).__name__
+
+
+def _cut(line: str) -> str:
+    """Both ends of a long line: its end may say the cause."""
+    return line if len(line) <= _LONGEST_REASON else f"{line[:120]} ... {line[-75:]}"
 
 
 def is_fault_of_store(error: Exception) -> bool:

@@ -99,10 +99,10 @@ class LakeRoot:
             yield
         except (OSError, DeltaError, PySparkException, Py4JJavaError) as error:
             text = str(error)
-            if isinstance(error, PythonException) or _OF_PYTHON in text:  # of a function in Python: its text is not about the lake
-                raise
             if disk_full := re.search("No space left on device|Disk quota exceeded", text):
                 raise LakeError.full(self.root, disk_full[0]) from error
+            if isinstance(error, PythonException) or _OF_PYTHON in text:  # of a function in Python: its text is not about the lake
+                raise
             if not_writable := re.search("Read-only file system|Permission denied|Not a directory|File exists", text):
                 raise LakeError.unusable(self.root, not_writable[0]) from error
             if isinstance(error, OSError) and error.errno is None and not self.is_local:  # an error of the store, not of a local file

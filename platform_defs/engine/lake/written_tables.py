@@ -153,9 +153,9 @@ class WrittenTables(TablesMaintainedAfterCommits):
             raise LakeError.overtaken(table, "step")
         if change_feed and delta is not None and is_written_by_deltalake(delta) and commits.set_properties(delta, CHANGE_FEED):
             raise LakeError.overtaken(table, "step")
-        # deltalake cannot change which columns have statistics
-        can_replace = delta is None or (is_written_by_deltalake(delta) and table_columns.keeps_statistics(delta, frame.schema))
-        if deletion_vectors or not can_replace:
+        if deletion_vectors or not (  # deltalake cannot change which columns have statistics
+            delta is None or (is_written_by_deltalake(delta) and table_columns.keeps_statistics(delta, frame.schema))
+        ):
             self._overwrite_by_spark(frame, table, metadata, number, pruned_by, change_feed, deletion_vectors)
             committed = None
         else:

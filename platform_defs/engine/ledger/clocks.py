@@ -9,14 +9,14 @@ CLOCK_STEP = 60_000
 """The least step back of the clock that is recorded, in ms. Smaller steps are normal with a second host or a synchronized clock."""
 
 _DAY = 86_400_000
-_EARLIEST = 1_577_836_800_000
-"""2020-01-01: no correct clock is before it."""
+_EARLIEST = 1_767_225_600_000
+"""2026-01-01: no correct clock is before it, since this version was made later."""
 
 
 def is_reset(clock: int, clocks: Column) -> bool:
     """Whether the present wall clock is so far behind that it was reset, such as to 1970; it is not recorded then.
 
-    That is a clock behind the first batch's if it is before 2020, or if the batches' clocks span more than a day. Otherwise the clock may
+    That is a clock behind the first batch's if it is before 2026, or if the batches' clocks span more than a day. Otherwise the clock may
     have been ahead at the first batches, and the present one is right.
 
     Args:

@@ -29,9 +29,14 @@ class RecordedFiles:
         """The files of a source in the batches up to `head`."""
         with self._mutex:
             if head > self._upto:
-                added = [new for part in self._store.rows(_COLUMNS, self._upto, head) for new in _offsets_by_source(part)]
-                for name, offsets in added:  # after all parts are read: a fault while they are read must not add some of them
-                    self._files.setdefault(name, KnownFiles()).add(offsets)
+                try:
+                    for part in self._store.rows(_COLUMNS, self._upto, head):
+                        for name, offsets in _offsets_by_source(part):
+                            self._files.setdefault(name, KnownFiles()).add(offsets)
+                except BaseException:  # some parts were added: the next call reads all of them again
+                    self._files.clear()
+                    self._upto = 0
+                    raise
                 self._upto = head
             return self._files.get(source) or KnownFiles()
 

@@ -179,7 +179,7 @@ class LogRetention:
             return None
         starts = list[int]()
         for asset in self._readers:
-            with suppress(ProgressError):  # which also holds back the removal, so the plan reports it
+            with suppress(ProgressError):  # it also holds back a removal; the plan reports it if there is a retention
                 starts += [] if (kept_days := kept_days_of(self.workspace, asset)) is None else [kept_days.first]
         return str(day_of(max(starts, default=-(-removed.before // DAY_MS) * DAY_MS)))
 

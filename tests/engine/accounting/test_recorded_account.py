@@ -99,6 +99,7 @@ DAMAGE = {
     "no day": (str(FIRST), "2026-02-30"),
     "no days": ('"found_in": null', '"found_in": []'),
     "one day": ('"found_in": null', f'"found_in": ["{FIRST}"]'),
+    "too deep": ('"days": ', '"days": ' + "[" * 200_000),
     "no number": ('"at": ', '"at": 1e999, "was": '),
 }
 """A text in the file of a recorded account, and what it becomes."""

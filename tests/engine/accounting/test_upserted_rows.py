@@ -15,7 +15,7 @@ FIRST, SECOND = date(2026, 3, 1), date(2026, 3, 2)
 NO_SCOPE = cast(Scope, None)
 
 
-def test_a_source_that_is_two_inputs_has_each_account_once(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_source_that_is_two_inputs_has_one_account_for_each_input(monkeypatch: pytest.MonkeyPatch) -> None:
     source: Any = SimpleNamespace(name="clicks", is_source=True)
     workspace = SimpleNamespace(inputs_of=lambda _: [source, source])
     advance = cast(Advance, SimpleNamespace(workspace=workspace, asset=SimpleNamespace(inputs=("clicks", "clicks"))))

@@ -228,13 +228,15 @@ def test_an_interrupt_is_raised_after_the_commit(monkeypatch: pytest.MonkeyPatch
     def interrupted(thread: threading.Thread, timeout: float | None = None) -> None:
         joins.append(committed.is_set())
         if len(joins) == 1:
+            assert has_begun.wait(10)  # before that, the interrupt prevents the commit
             raise KeyboardInterrupt("by hand")
         may_commit.set()
         join(thread, timeout)
 
-    may_commit = threading.Event()
+    has_begun, may_commit = threading.Event(), threading.Event()
 
     def commit() -> None:
+        has_begun.set()
         may_commit.wait(10)
         committed.set()
 

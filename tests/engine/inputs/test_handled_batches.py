@@ -41,3 +41,13 @@ def test_a_table_with_one_step_is_found_after_it_has_left_the_pipeline(tmp_path:
     stored.commit_step(lake, join(), spark.range(1), Progress(step=1, seq=3), [])
     assert [*newest_handled_batches(lake, {})] == [("pairs", 3)]
     assert tables_outside(lake, {}) == ["pairs"]
+
+
+def test_a_table_whose_step_has_no_number_is_found_too(tmp_path: Path) -> None:
+    """Earlier versions did not record the number of the step that created a table."""
+    engine = bare_engine(tmp_path, Clock(), [source("l"), source("r")], [join()])
+    commit_batch(engine, {"l": {"watermark": START}, "r": {"watermark": START}})
+    commit_step(engine, "pairs", closed_to=START)
+    write_deltalake(engine.lake.path("other"), pa.table({"a": [1]}))  # of another program
+    assert [*newest_handled_batches(engine.lake, {})] == [("pairs", 1)]
+    assert tables_outside(engine.lake, {}) == ["pairs"]

@@ -13,7 +13,7 @@ from tests.support.memory_ledger import memory_ledger
 from tests.support.small_sources import source
 
 MINUTE, HOUR, DAY, YEAR = 60_000, 3_600_000, 86_400_000, 31_536_000_000
-IN_2021, IN_2026 = 51 * YEAR, 56 * YEAR
+IN_2021, IN_2027 = 51 * YEAR, 58 * YEAR
 
 
 @dataclass(frozen=True)
@@ -43,14 +43,19 @@ JUMPS = [
     Jump("a year ahead twice", (HOUR, YEAR, 2 * HOUR, 2 * YEAR, 3 * HOUR), (HOUR, 2 * HOUR, 2 * HOUR, 3 * HOUR, 3 * HOUR), (3, 5)),
     Jump("a clock that was reset", (HOUR, 5, 2 * HOUR), (HOUR, HOUR + 1, 2 * HOUR)),
     Jump(
-        "a clock that was reset to 2021 after more than a day",
-        (IN_2026, IN_2026 + DAY + 1, IN_2021, IN_2026 + 2 * DAY),
-        (IN_2026, IN_2026 + DAY + 1, IN_2026 + DAY + 2, IN_2026 + 2 * DAY),
+        "a clock that was reset to 2021 on the first day",
+        (IN_2027, IN_2027 + HOUR, IN_2021, IN_2027 + 2 * HOUR),
+        (IN_2027, IN_2027 + HOUR, IN_2027 + HOUR + 1, IN_2027 + 2 * HOUR),
+    ),
+    Jump(
+        "a clock that was set back to before the first batch after more than a day",
+        (IN_2027 + YEAR, IN_2027 + YEAR + DAY + 1, IN_2027, IN_2027 + YEAR + 2 * DAY),
+        (IN_2027 + YEAR, IN_2027 + YEAR + DAY + 1, IN_2027 + YEAR + DAY + 2, IN_2027 + YEAR + 2 * DAY),
     ),
     Jump(
         "a first batch a year ahead",
-        (IN_2021 + YEAR, IN_2021 + YEAR + DAY, IN_2021, IN_2021 + HOUR),
-        (IN_2021, IN_2021, IN_2021, IN_2021 + HOUR),
+        (IN_2027 + YEAR, IN_2027 + YEAR + DAY, IN_2027, IN_2027 + HOUR),
+        (IN_2027, IN_2027, IN_2027, IN_2027 + HOUR),
         (3,),
     ),
 ]
@@ -93,9 +98,9 @@ def test_silence_is_measured_after_a_clock_jump_without_a_later_batch() -> None:
 
 
 def test_silence_is_measured_after_a_first_batch_in_the_future() -> None:
-    ledger, clock = _ledger(IN_2021 + YEAR, IN_2021, IN_2021 + HOUR, sources="lr")
-    clock.now = IN_2021 + HOUR + MINUTE
-    assert (ledger.first_batch_at(), _idle(ledger)) == (IN_2021, {"r", "x"})
+    ledger, clock = _ledger(IN_2027 + YEAR, IN_2027, IN_2027 + HOUR, sources="lr")
+    clock.now = IN_2027 + HOUR + MINUTE
+    assert (ledger.first_batch_at(), _idle(ledger)) == (IN_2027, {"r", "x"})
 
 
 def test_a_first_batch_in_the_future_counts_from_the_present() -> None:
