@@ -42,18 +42,16 @@ class DeclaredError(TidemarkError, ValueError):
     @classmethod
     def of_values(cls, error: ValidationError, document: object) -> "DeclaredError":
         """Values that the schema does not allow, each with its path in the document."""
-        faults_by_path: dict[str, list[str]] = {}
-        paths_of_keys = set[str]()
+        faults_by_path: dict[tuple[str, ...], list[str]] = {}
         for detail in error.errors():
             kind = "key" if detail["loc"][-1:] == ("[key]",) else detail["type"]
             words = _FAULT_TEXTS.get(kind, detail["msg"].removeprefix("Value error, ").replace("Input should be ", "legal: "))
-            path = _document_path(detail["loc"], kind, document)
-            faults = faults_by_path.setdefault(path, [])
+            faults = faults_by_path.setdefault(_document_path(detail["loc"], kind, document), [])
             faults += [words] if words not in faults else []
-            paths_of_keys |= {path} if kind == "key" else set()
         # if a part of a value has a fault, the faults of the value itself are those of alternatives that do not apply
-        inner = [path for path in faults_by_path if path in paths_of_keys or not _has_part_in(path, faults_by_path)]
-        return cls("; ".join(f"{path}: {_combined(faults_by_path[path])}" for path in inner))
+        inner = [path for path, faults in faults_by_path.items() if KEYS in faults or not _has_part_in(path, faults_by_path)]
+        texts = {path: "".join(path).removeprefix(".") or "the document" for path in inner}
+        return cls("; ".join(f"{text}: {_combined(faults_by_path[path])}" for path, text in texts.items()))
 
     @classmethod
     def of_file(cls, file: Path, error: TidemarkError) -> "DeclaredError":
@@ -212,24 +210,24 @@ def _make_expectation(table: str, declared: Expectation) -> Any:
         raise DeclaredError.of_entry(f"expectation {declared.type} of", table, f"{error}{hint}") from error
 
 
-def _has_part_in(path: str, paths: Iterable[str]) -> bool:
+def _has_part_in(path: tuple[str, ...], paths: Iterable[tuple[str, ...]]) -> bool:
     """Whether one of the paths is that of a part of the value at `path`."""
-    return any(other.startswith((f"{path}.", f"{path}[")) for other in paths)
+    return any(other[: len(path)] == path and len(other) > len(path) for other in paths)
 
 
 def _combined(faults: Sequence[str]) -> str:
-    """The faults of a value, with one `legal:` for alternatives."""
-    text = ", or ".join(faults)
+    """The faults of a value, with one `legal:` for alternatives; or only that its keys are not text."""
+    text = KEYS if KEYS in faults else ", or ".join(faults)
     return text.replace(", or legal: ", ", or ") if text.startswith("legal: ") else text
 
 
-def _document_path(location: Sequence[object], kind: str, document: object) -> str:
-    """The path of a value, such as `tables[2].operator.top_k`, without parts that pydantic adds, such as the alternatives of a union."""
-    path, value = "", document
+def _document_path(location: Sequence[object], kind: str, document: object) -> tuple[str, ...]:
+    """The path of a value, such as `.tables`, `[2]` and `.operator`, without parts that pydantic adds, such as alternatives of a union."""
+    path, value = (), document
     for number, part in enumerate(location[:-2] if kind == "key" else location):
         is_missing = kind == "missing" and number == len(location) - 1
         if is_missing or (isinstance(value, dict) and part in value):
-            path, value = f"{path}.{part}" if path else str(part), None if is_missing else cast(Any, value)[part]
+            path, value = (*path, f".{part}"), None if is_missing else cast(Any, value)[part]
         elif isinstance(value, list) and isinstance(part, int):
-            path, value = f"{path}[{part}]", value[part]
-    return path or "the document"
+            path, value = (*path, f"[{part}]"), value[part]
+    return path

@@ -42,5 +42,5 @@ def parse(text: str) -> Any:
     """
     try:
         return yaml.load(text, _Loader)
-    except (AttributeError, IndexError, KeyError, TypeError, ValueError) as error:  # of PyYAML; their texts may quote a password
+    except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:  # of PyYAML; texts may quote a password
         raise yaml.YAMLError("a value does not have the type of its tag, or is a number with too many digits") from error

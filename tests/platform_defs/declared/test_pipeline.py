@@ -233,6 +233,16 @@ def test_the_schema_has_every_parameter_with_its_description(kind: type) -> None
             "completeness: {t: {warn_below: abc}}\nsuites:",
             r"^completeness\.t\.warn_below: legal: a valid number, or a mapping$",
         ),
+        (
+            "suites:",
+            "completeness: {t: abc, t.u: abc}\nsuites:",
+            r"^completeness\.t: legal: a valid number, or a mapping; completeness\.t\.u: legal: a valid number, or a mapping$",
+        ),
+        (
+            "suites:",
+            "completeness: {true: 0.5}\nsuites:",
+            r"^completeness: legal: keys that are text; YAML may read on[^;]*, so write them in quotes$",
+        ),
         ("rides: count(*)", "true: count(*)", r"\.aggregates: legal: keys that are text; YAML may read on"),
         (
             "interval_join:",
@@ -322,7 +332,9 @@ def test_what_is_not_listed_is_text(text: str):
     assert parse(text) == text
 
 
-@pytest.mark.parametrize("text", ["!!bool x", "!!timestamp x", "!!int ''", "!!int s3cret", "!!float ''", "!!map [b]", "1" * 5_000])
+@pytest.mark.parametrize(
+    "text", ["!!bool x", "!!timestamp x", "!!int ''", "!!int s3cret", "!!float ''", "!!map [b]", "1" * 5_000, f"!!float 1{200 * ':1'}"]
+)
 def test_a_value_without_the_type_of_its_tag_is_an_error_that_does_not_quote_it(text: str):
     with pytest.raises(yaml.YAMLError, match=r"^a value does not have the type of its tag, or is a number with too many digits$"):
         parse(f"a: {text}")
