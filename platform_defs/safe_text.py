@@ -5,9 +5,10 @@ from collections.abc import Iterable, Sequence
 from urllib.parse import unquote
 
 HIDDEN = "***"
-_USER_PART = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]{0,31})://((?:[^\s'\"<>]|'(?![,;:)\]}]))*)@")
-"""A URL up to its user part. A quote is part of the URL, unless a separator follows the quote: then the URL was in quotes, and
-ends there. The length of the scheme is limited, so that the time to search a long text without spaces is not quadratic."""
+_URL = re.compile(r"([A-Za-z][A-Za-z0-9+.\-]{0,31})://((?:[^\s'\"<>]|'(?![,;:)\]}]))*)")
+"""A URL; the part before its last `@` is its user part. A quote is part of the URL, unless a separator follows the quote: then the URL
+was in quotes, and ends there. The length of the scheme is limited, and a URL without an `@` is matched too, so that the time to search a
+long text without spaces is not quadratic."""
 _CONTAINER_SCHEMES = ("abfs", "abfss", "wasb", "wasbs")
 """Schemes whose URLs have a container in place of the user: `abfss://container@account.dfs.core.windows.net`."""
 _PICKED_UP = re.compile(r"^.*Picked up \w*_OPTIONS.*\n?", re.MULTILINE)
@@ -26,7 +27,7 @@ def without_credentials(text: str, secret_url: str | None = None) -> str:
     """
     for secret in _secrets(secret_url):
         text = text.replace(secret, HIDDEN)
-    return _USER_PART.sub(_hide_user_part, text)
+    return _URL.sub(_hide_user_part, text)
 
 
 def without_java_options(text: str) -> str:
@@ -71,16 +72,15 @@ def _escaped(character: str) -> str:
 
 
 def _hide_user_part(match: re.Match[str]) -> str:
-    scheme, user = match[1], match[2]
+    scheme, (user, at, rest) = match[1], match[2].rpartition("@")
     is_container = scheme.lower() in _CONTAINER_SCHEMES and ":" not in user and "/" not in user
-    return match[0] if is_container else f"{scheme}://{HIDDEN}@"
+    return match[0] if not at or is_container else f"{scheme}://{HIDDEN}@{rest}"
 
 
 def _secrets(url: str | None) -> Iterable[str]:
     """The texts to hide: `user:password` and the password, or the user if there is no password; encoded and decoded, longest first."""
-    match = _USER_PART.match(url or "")
-    if match is None:
-        return []
-    user, _, password = match[2].partition(":")
-    secrets = {match[2], password or user}
+    match = _URL.match(url or "")
+    user_part = match[2].rpartition("@")[0] if match else ""
+    user, _, password = user_part.partition(":")
+    secrets = {user_part, password or user}
     return sorted({form for secret in secrets for form in (secret, unquote(secret)) if len(form) > 2}, key=len, reverse=True)

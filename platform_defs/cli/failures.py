@@ -21,7 +21,9 @@ class AdvanceError(TidemarkError, RuntimeError):
     @classmethod
     def of(cls, failed: Mapping[str, str]) -> "AdvanceError":
         """The failed assets, and why each failed."""
-        each = "\n".join(reason if re.match(rf"{asset}\b", reason) else f"{asset}: {reason}" for asset, reason in failed.items())
+        each = "\n".join(
+            reason if re.match(rf"{asset}(: | (?=[a-z]))", reason) else f"{asset}: {reason}" for asset, reason in failed.items()
+        )
         continuation = "assets that do not read these were advanced"
         return cls(f"{', '.join(failed)} could not be advanced; {continuation}. Committed steps remain.\n{each}")
 

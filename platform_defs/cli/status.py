@@ -109,7 +109,7 @@ def _recorded_table(engine: Engine, name: str) -> dict[str, Any]:
     law: dict[str, Any] = {"holds": None, "broken": [], _DIFFERS: []}
     if last is not None:
         law = {"holds": last.holds, "broken": _violations(last), _DIFFERS: [_difference(*values) for values in last.differences]}
-    law |= _days_to_rebuild(engine, name, law["broken"]) | ({} if refused is None else {"holds": False, "refused": refused})
+    law |= _days_to_rebuild(engine, name, law["broken"]) if refused is None else {"holds": False, "refused": refused}
     return _progress(engine, name) | {"law": law, "last_account": None if last is None else _account(last)}
 
 

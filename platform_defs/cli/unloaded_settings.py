@@ -7,7 +7,7 @@ from pathlib import Path
 from platform_defs.settings import is_set
 
 _VARIABLE = "TIDEMARK_PIPELINE"
-_ASSIGNMENT = re.compile(rf"^\s*(?:export\s+)?{_VARIABLE}=\S", re.MULTILINE)
+_ASSIGNMENT = re.compile(rf"^[^#\n]*(?<![^\s;]){_VARIABLE}=(?!\"\"|'')[^\s;#]", re.MULTILINE)
 _WARNING = f"{_VARIABLE} is not set, so this command uses the example shop; to load the settings of this folder: set -a; . ./.env; set +a"
 _WITHOUT_PIPELINE = ("demo", "new", "serve", "spark-config", "sql")
 """Commands that do not use the configured pipeline."""

@@ -50,7 +50,7 @@ def _checked_lease(value: str) -> str:
 
 
 def _checked_day(value: str) -> str:
-    legal = f"legal: a day, YYYY-MM-DD, from {EARLIEST_DAY} to {LATEST_DAY}; each day is a partition"
+    legal = f"legal: a day, such as 2026-03-01, from {EARLIEST_DAY} to {LATEST_DAY}; each day is a partition"
     try:
         day = date.fromisoformat(value)
     except ValueError:

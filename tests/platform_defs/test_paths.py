@@ -153,9 +153,11 @@ def test_the_user_part_of_a_url_is_hidden(text: str, shown: str) -> None:
 
 
 def test_a_long_text_without_spaces_is_searched_quickly() -> None:
-    """If the time were quadratic in the length, this text would take minutes."""
+    """If the time were quadratic in the length, these texts would take minutes."""
     letters = "a" * 300_000
     assert without_credentials(f"{letters} http://u:p@h {letters}://u:p@h") == f"{letters} http://***@h {letters}://***@h"
+    uris = ",".join(f"s3://bucket/file{i}" for i in range(40_000))
+    assert without_credentials(uris) == uris
 
 
 def test_jvm_option_messages_are_removed() -> None:

@@ -180,8 +180,8 @@ def test_status_fails_if_the_law_does_not_hold(
 
 
 def test_the_name_of_a_failed_table_is_shown_if_its_reason_begins_with_a_longer_name() -> None:
-    error = AdvanceError.of({"order": "order_wide was rebuilt", "of_order": "of_order lacks a file"})
-    assert str(error).splitlines()[1:] == ["order: order_wide was rebuilt", "of_order lacks a file"]
+    error = AdvanceError.of({"order": "order_wide was rebuilt", "of_order": "of_order lacks a file", "source": "source 'l': its rows"})
+    assert str(error).splitlines()[1:] == ["order: order_wide was rebuilt", "of_order lacks a file", "source: source 'l': its rows"]
 
 
 def test_a_backfill_is_recommended_only_for_tables_that_can_be_accounted_for() -> None:

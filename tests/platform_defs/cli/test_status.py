@@ -113,6 +113,20 @@ def test_a_table_that_is_refused_is_named_with_the_reason(monkeypatch: pytest.Mo
     assert law == {"holds": False, "broken": [], "ledger_differs_from_log": []}
 
 
+def test_no_days_to_rebuild_are_reported_for_a_table_that_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    violated = SimpleNamespace(side="l", day="2026-03-01", terms={})
+    last = SimpleNamespace(holds=False, violations=[violated], differences=[], days=[violated], at=0, oldest_at=0, terms={})
+    pending = SimpleNamespace(refusal_reason={"refused": "upper was 1"}.get)
+    accounts_of = SimpleNamespace(recorded_account=lambda name: last)
+    tables = dict.fromkeys(("good", "refused"), join())
+    monkeypatch.setattr(status, "_progress", lambda engine, name: {})
+    engine = cast(Engine, SimpleNamespace(pending=pending, accounts=accounts_of, assets=tables))
+    laws = {name: status._recorded_table(engine, name)["law"] for name in tables}  # pyright: ignore[reportPrivateUsage]
+    assert laws["good"]["days_to_rebuild"]["first"] == "2026-03-01"
+    assert "days_to_rebuild" not in laws["refused"]
+    assert laws["refused"]["broken"] == laws["good"]["broken"]
+
+
 def test_a_recount_of_an_empty_lake_has_every_key(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, clock: Clock) -> None:
     sums = DerivedAsset(name="sums", inputs=("l",), operator=Aggregate(by="k", aggregates={"n": "count(*)"}))
     engine = bare_engine(tmp_path, clock, [source("l"), source("r")], [join(), sums])

@@ -38,7 +38,15 @@ def test_the_warning_is_on_stderr_and_json_stays_json(monkeypatch: pytest.Monkey
     assert "payment_order_wide" in json.loads(out)["assets"]
 
 
-@pytest.mark.parametrize("text", [None, "", "# TIDEMARK_PIPELINE=old.py\nMY_TIDEMARK_PIPELINE=x\nTIDEMARK_PIPELINE=\n"])
+@pytest.mark.parametrize(
+    "text",
+    [
+        None,
+        "",
+        "A=1 # TIDEMARK_PIPELINE=old.py\nMY_TIDEMARK_PIPELINE=x",
+        *(f"TIDEMARK_PIPELINE={empty}\n" for empty in ("", '""', "''", ";")),
+    ],
+)
 def test_a_folder_without_settings_of_a_pipeline_gives_no_warning(
     folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], text: str | None
 ) -> None:
@@ -47,8 +55,11 @@ def test_a_folder_without_settings_of_a_pipeline_gives_no_warning(
     assert capsys.readouterr().err == ""
 
 
-def test_an_exported_variable_is_a_setting(folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    (folder / ".env").write_text("TIDEMARK_LAKE=/srv/lake\nexport TIDEMARK_PIPELINE='pipeline.py'\n")
+@pytest.mark.parametrize("before", ["export ", "export A=1 ", "A=1; ", "A=1;", "declare -x ", "  "])
+def test_an_assignment_anywhere_in_a_line_is_a_setting(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], before: str
+) -> None:
+    (folder / ".env").write_text(f"TIDEMARK_LAKE=/srv/lake\n{before}TIDEMARK_PIPELINE='pipeline.py'\n")
     _run(monkeypatch, "status", "--json")
     assert capsys.readouterr().err == WARNING
 

@@ -199,7 +199,7 @@ def test_the_error_of_an_illegal_value_names_its_variable(monkeypatch, field, te
 @pytest.mark.parametrize("text", ["soon", "2026-02-30", "9999-12-31"])
 def test_the_error_of_an_illegal_day_says_what_is_legal(monkeypatch, text):
     monkeypatch.setenv("TIDEMARK_FIRST_DAY", text)
-    message = f"TIDEMARK_FIRST_DAY is '{text}': legal: a day, YYYY-MM-DD, from 1900-01-01 to 2100-01-01; each day is a partition"
+    message = f"TIDEMARK_FIRST_DAY is '{text}': legal: a day, such as 2026-03-01, from 1900-01-01 to 2100-01-01; each day is a partition"
     with pytest.raises(ValueError, match=f"^{message}$"):
         settings()
 
