@@ -12,6 +12,7 @@ from pyspark.errors import PySparkException
 
 from assets.contracts import DerivedAsset
 from operators.errors import TidemarkError
+from platform_defs.engine.inputs.progress import readers_of
 from platform_defs.engine.lake.errors import spark_condition
 
 
@@ -61,7 +62,7 @@ class Failures:
     """The failed assets, and why each failed.
 
     Args:
-        assets: all derived assets, by name.
+        assets: all derived assets, by name, each after those that it reads.
         describe: describes an error of Spark without its text, which may quote rows.
         reasons: why each failed asset failed, by its name.
     """
@@ -81,11 +82,8 @@ class Failures:
             self.reasons[name] = str(error)
 
     def is_blocked(self, name: str) -> bool:
-        """Whether an asset reads a failed one, directly or indirectly."""
-        return any(
-            input_name in self.reasons or (input_name in self.assets and self.is_blocked(input_name))
-            for input_name in self.assets[name].inputs
-        )
+        """Whether an asset that has not failed itself reads a failed one, directly or indirectly."""
+        return name in readers_of(self.assets, self.reasons)
 
     def check(self) -> None:
         """Raise `AdvanceError` if an asset failed."""

@@ -30,12 +30,14 @@ def is_corrected(asset: DerivedAsset, assets: Mapping[str, DerivedAsset]) -> boo
 
     Args:
         asset: the asset.
-        assets: all assets, by name.
+        assets: all assets, by name, each after those that it reads.
     """
-    if not _is_correctable(asset):
-        return False
-    tables = [assets[name] for name in asset.inputs if name in assets]
-    return asset.operator.reads.lateness > 0 or any(table.operator.emits.upserts or is_corrected(table, assets) for table in tables)
+    changing = set[str]()  # the tables that are corrected or upserted
+    for name, table in assets.items():
+        is_correctable = table.operator.reads.lateness > 0 or not changing.isdisjoint(table.inputs)
+        if table.operator.emits.upserts or (_is_correctable(table) and is_correctable):
+            changing.add(name)
+    return _is_correctable(asset) and asset.name in changing
 
 
 def affected_results(position: Position, row_times: RowTimes) -> ClosedRange | None:

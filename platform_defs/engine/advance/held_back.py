@@ -1,7 +1,8 @@
 """Finds the source that holds back the watermark of a table, in the ledger and without Spark."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 
 from platform_defs.engine.inputs.timelines import input_timeline
 from platform_defs.engine.inputs.workspace import Workspace
@@ -34,7 +35,12 @@ def find_holding_source(workspace: Workspace, asset: str) -> HoldingSource | Non
     table = workspace.assets[asset]
     if not table.operator.reads.closes_ranges or not workspace.ledger.head:
         return None
-    watermarks = _watermark_by_source(workspace, asset, even_if_idle=False)
+
+    @cache  # a table may be reached along exponentially many paths
+    def watermarks_of(name: str, even_if_idle: bool) -> Mapping[str, int]:
+        return _watermark_by_source(workspace, name, watermarks_of, even_if_idle=even_if_idle)
+
+    watermarks = watermarks_of(asset, False)
     if len(watermarks) < 2:
         return None
     source = min(watermarks, key=lambda name: watermarks[name])
@@ -42,10 +48,12 @@ def find_holding_source(workspace: Workspace, asset: str) -> HoldingSource | Non
     return HoldingSource(source, None if watermarks[source] == BEFORE_ALL else next_watermark - watermarks[source])
 
 
-def _watermark_by_source(workspace: Workspace, asset: str, *, even_if_idle: bool) -> Mapping[str, int]:
+def _watermark_by_source(
+    workspace: Workspace, asset: str, watermarks_of: Callable[[str, bool], Mapping[str, int]], *, even_if_idle: bool
+) -> Mapping[str, int]:
     """The watermark of each source for which an asset waits, minus the delays of the tables between them.
 
-    If several paths lead to a source, it is the lowest of these watermarks.
+    If several paths lead to a source, it is the lowest of these watermarks. `watermarks_of` returns them for an input table.
     """
     watermark_by_source, head, table = dict[str, int](), workspace.ledger.head, workspace.assets[asset]
     for index, upstream in enumerate(workspace.inputs_of(table)):
@@ -57,9 +65,7 @@ def _watermark_by_source(workspace: Workspace, asset: str, *, even_if_idle: bool
         elif upstream.table is not None:
             delay = upstream.table.operator.reads.watermark_delay
             all_idle = all(input_timeline(workspace, source).idle[head] for source in upstream.sources)
-            watermarks_through_input = {
-                name: watermark - delay for name, watermark in _watermark_by_source(workspace, upstream.name, even_if_idle=all_idle).items()
-            }
+            watermarks_through_input = {name: watermark - delay for name, watermark in watermarks_of(upstream.name, all_idle).items()}
         elif even_if_idle or not timeline.idle[head]:
             watermark = timeline.after[head]
             watermarks_through_input = {upstream.name: or_before_all(watermark)}

@@ -65,10 +65,11 @@ def clock_rows(
 def waits_of(contracts: Mapping[str, SourceContract], assets: Mapping[str, DerivedAsset]) -> dict[str, list[Wait]]:
     """For each source that follows the clock, how long results of the tables that are computed from it may be pending."""
     waits: dict[str, list[Wait]] = {name: [] for name, contract in contracts.items() if follows_clock(contract)}
+    longest: dict[str, int] = {}
     for name in assets if waits else ():
         table_input = input_named(name, contracts, assets)
         for source in table_input.sources & waits.keys():
-            waits[source].append(Wait(table_input.sources, _longest(table_input)))
+            waits[source].append(Wait(table_input.sources, _longest(table_input, longest)))
     return waits
 
 
@@ -119,10 +120,16 @@ def _must_move(last: Mapping[str, SourceBatch], contract: SourceContract, wait: 
     return watermark < final_at and target > watermark and (target >= final_at or target - watermark > step)
 
 
-def _longest(upstream: Input) -> int:
-    """The longest time, in ms of the watermark, after a row's event time until every result of a table that contains the row is final."""
+def _longest(upstream: Input, known: dict[str, int]) -> int:
+    """The longest time, in ms of the watermark, after a row's event time until every result of a table that contains the row is final.
+
+    It is computed once for each table: `known` has the times that are known, by the table's name.
+    """
     if not isinstance(upstream, TableInput):
         return 0
-    reads = upstream.table.operator.reads
-    expires_after = reads.ttl + 1 if reads.ttl is not None and reads.ttl_by == "event" else 0  # a key expires when it is older than the TTL
-    return reads.longest_lookback + reads.watermark_delay + expires_after + max(map(_longest, upstream.inputs), default=0)
+    if upstream.name not in known:
+        reads = upstream.table.operator.reads
+        expires_after = reads.ttl + 1 if reads.ttl is not None and reads.ttl_by == "event" else 0  # a key expires when older than the TTL
+        of_inputs = max((_longest(each, known) for each in upstream.inputs), default=0)
+        known[upstream.name] = reads.longest_lookback + reads.watermark_delay + expires_after + of_inputs
+    return known[upstream.name]

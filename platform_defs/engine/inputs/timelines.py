@@ -51,7 +51,9 @@ def _cached_timeline(
 def _timeline_after_summary(workspace: Workspace, history: History, asset: DerivedAsset | None) -> Timeline:
     """A timeline up to the end of the summary with which the ledger begins; for an asset, with the watermark that the summary records."""
     summary = history.summary
-    key = None if asset is None else watermark_key(asset, workspace.input_named)
-    if summary is None or key is None or key not in summary.watermarks:
+    if summary is None or asset is None:
+        return watermarks.after_summary(history.summarized)
+    key = watermark_key(asset, workspace.input_named)
+    if key not in summary.watermarks:
         return watermarks.after_summary(history.summarized)
     return watermarks.after_summary(summary.upto, summary.watermarks[key], is_known=True)
