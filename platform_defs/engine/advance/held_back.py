@@ -1,8 +1,7 @@
 """Finds the source that holds back the watermark of a table, in the ledger and without Spark."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from functools import cache
 
 from platform_defs.engine.inputs.timelines import input_timeline
 from platform_defs.engine.inputs.workspace import Workspace
@@ -35,12 +34,7 @@ def find_holding_source(workspace: Workspace, asset: str) -> HoldingSource | Non
     table = workspace.assets[asset]
     if not table.operator.reads.closes_ranges or not workspace.ledger.head:
         return None
-
-    @cache  # a table may be reached along exponentially many paths
-    def watermarks_of(name: str, even_if_idle: bool) -> Mapping[str, int]:
-        return _watermark_by_source(workspace, name, watermarks_of, even_if_idle=even_if_idle)
-
-    watermarks = watermarks_of(asset, False)
+    watermarks = _watermark_by_source(workspace, asset, {}, even_if_idle=False)
     if len(watermarks) < 2:
         return None
     source = min(watermarks, key=lambda name: watermarks[name])
@@ -49,12 +43,15 @@ def find_holding_source(workspace: Workspace, asset: str) -> HoldingSource | Non
 
 
 def _watermark_by_source(
-    workspace: Workspace, asset: str, watermarks_of: Callable[[str, bool], Mapping[str, int]], *, even_if_idle: bool
+    workspace: Workspace, asset: str, known: dict[tuple[str, bool], Mapping[str, int]], *, even_if_idle: bool
 ) -> Mapping[str, int]:
     """The watermark of each source for which an asset waits, minus the delays of the tables between them.
 
-    If several paths lead to a source, it is the lowest of these watermarks. `watermarks_of` returns them for an input table.
+    If several paths lead to a source, it is the lowest of these watermarks. Exponentially many paths may lead to a table, so it is visited
+    once: `known` has the watermarks that are known, by asset and `even_if_idle`.
     """
+    if (asset, even_if_idle) in known:
+        return known[asset, even_if_idle]
     watermark_by_source, head, table = dict[str, int](), workspace.ledger.head, workspace.assets[asset]
     for index, upstream in enumerate(workspace.inputs_of(table)):
         if table.operator.reads.is_by_arrival(index):
@@ -65,7 +62,8 @@ def _watermark_by_source(
         elif upstream.table is not None:
             delay = upstream.table.operator.reads.watermark_delay
             all_idle = all(input_timeline(workspace, source).idle[head] for source in upstream.sources)
-            watermarks_through_input = {name: watermark - delay for name, watermark in watermarks_of(upstream.name, all_idle).items()}
+            of_table = _watermark_by_source(workspace, upstream.name, known, even_if_idle=all_idle)
+            watermarks_through_input = {name: watermark - delay for name, watermark in of_table.items()}
         elif even_if_idle or not timeline.idle[head]:
             watermark = timeline.after[head]
             watermarks_through_input = {upstream.name: or_before_all(watermark)}
@@ -74,4 +72,5 @@ def _watermark_by_source(
         watermark_by_source |= {
             name: min(watermark, watermark_by_source.get(name, watermark)) for name, watermark in watermarks_through_input.items()
         }
-    return {name: max(watermark, BEFORE_ALL) for name, watermark in watermark_by_source.items()}
+    known[asset, even_if_idle] = {name: max(watermark, BEFORE_ALL) for name, watermark in watermark_by_source.items()}
+    return known[asset, even_if_idle]

@@ -1,8 +1,5 @@
 """How far back a table may still change: retention keeps the rows that such changes need."""
 
-from collections.abc import Callable
-from functools import cache
-
 from assets.contracts import DerivedAsset
 from platform_defs.engine.advance.corrections import unread_corrections
 from platform_defs.engine.advance.position import position_of
@@ -25,22 +22,23 @@ def oldest_change(workspace: Workspace, asset: DerivedAsset) -> int | None:
     A step adds results after `closed_to`. A later row may correct results as far back as the allowed lateness plus the lookback. A
     correction of an input table may change results as far back as that table itself may change.
     """
-
-    @cache  # a table may be reached along exponentially many paths
-    def oldest_of(name: str) -> int | None:
-        return _oldest_change(workspace, workspace.assets[name], oldest_of)
-
-    return _oldest_change(workspace, asset, oldest_of)
+    return _oldest_change(workspace, asset, {})
 
 
-def _oldest_change(workspace: Workspace, asset: DerivedAsset, oldest_of: Callable[[str], int | None]) -> int | None:
-    """As `oldest_change`; `oldest_of` returns it for a table of the given name."""
+def _oldest_change(workspace: Workspace, asset: DerivedAsset, known: dict[str, int | None]) -> int | None:
+    """As `oldest_change`. Exponentially many paths may lead to a table, so `known` has the results that are known, by table."""
+    if asset.name not in known:
+        known[asset.name] = _compute_oldest_change(workspace, asset, known)
+    return known[asset.name]
+
+
+def _compute_oldest_change(workspace: Workspace, asset: DerivedAsset, known: dict[str, int | None]) -> int | None:
     now, reads = stored_progress(workspace.lake, asset), asset.operator.reads
     if not reads.closes_ranges or now.closed_to is None:
         return None
     times = [now.closed_to - (reads.lateness + reads.longest_lookback if reads.lateness or reads.recorded else 0)]
     for table in workspace.tables_of(asset):
-        oldest_of_table = oldest_of(table.name)
+        oldest_of_table = _oldest_change(workspace, table, known)
         if oldest_of_table is None:
             return None
         times.append(oldest_of_table - table.operator.reads.watermark_delay - 1)

@@ -140,7 +140,7 @@ def test_a_condition_in_several_brackets_keeps_its_text():
     """The text is a part of the identity of stored tables."""
     condition = "((price > 1 AND seller = 'x'))"
     [table] = pipeline(f"INSERT INTO n SELECT seller, COUNT(*) AS n FROM orders WHERE {condition} GROUP BY seller").tables
-    assert table.prepare == {"orders": Preparation(where=condition)}
+    assert table.prepare["orders"].where == condition
 
 
 def test_an_interval_join_prepares_both_sides():
