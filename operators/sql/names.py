@@ -66,3 +66,10 @@ def conjuncts(tree: Tree | None) -> list[Tree]:
     # the text of a condition in several brackets is part of the identity of stored tables; if it has a subquery, there is no such table
     is_split = isinstance(inner, exp.And) and (inner is tree or tree.this is inner or inner.find(exp.Select) is not None)
     return [*conjuncts(inner.left), *conjuncts(inner.right)] if is_split else [tree]
+
+
+def combined(conditions: Sequence[str]) -> str | None:
+    """Conditions in Spark SQL, combined by AND; None if there are none."""
+    if len(conditions) > 1:
+        return " AND ".join(f"({condition})" for condition in conditions)
+    return conditions[0] if conditions else None

@@ -12,7 +12,7 @@ from operators.nondeterministic import CHANCE, CLOCK, FILES, SESSION
 from operators.sql.dialect import Tree, parse_spark, spark_sql
 from operators.sql.errors import SqlError
 from operators.sql.functions import greatest_of
-from operators.sql.names import find_name
+from operators.sql.names import combined, find_name
 from operators.sql.relations import Apply, Item, Relation
 
 Names = Mapping[str, Mapping[str, Item]]
@@ -109,10 +109,7 @@ class Scope:
 
     def condition(self, conditions: Sequence[Tree]) -> str | None:
         """Conditions combined by AND, in Spark SQL; None if there are none."""
-        texts = [self.sql(condition) for condition in conditions]
-        if len(texts) > 1:
-            return " AND ".join(f"({text})" for text in texts)
-        return texts[0] if texts else None
+        return combined([self.sql(condition) for condition in conditions])
 
     def replace_names(self, tree: Tree) -> Tree:
         """An expression with its names replaced by columns of the relation."""

@@ -9,7 +9,7 @@ from sqlglot import exp
 from operators.columns import RESULT_TIME
 from operators.sql.dialect import parse_spark
 from operators.sql.errors import SqlError
-from operators.sql.names import free_name
+from operators.sql.names import combined, free_name
 from operators.sql.relations import Item, Named, Ranked, Relation, Select, Windowed
 
 
@@ -63,8 +63,7 @@ def select(base: Relation, items: Sequence[Item], where: str | None = None, arri
     below = {item.name: item for item in base.items}
     items = [replace(below[i.column], name=i.name) if i.column else Item(i.name, _inline_columns(i.sql, below)) for i in items]
     conditions = [sql for sql in (base.where, where and _inline_columns(where, below)) if sql]
-    merged = " AND ".join(f"({sql})" for sql in conditions) if len(conditions) > 1 else next(iter(conditions), None)
-    return Select(base.child, tuple(items), merged, tuple(arrivals))
+    return Select(base.child, tuple(items), combined(conditions), tuple(arrivals))
 
 
 def _inline_columns(sql: str, below: dict[str, Item]) -> str:

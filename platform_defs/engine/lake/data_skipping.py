@@ -278,7 +278,9 @@ def is_written_by_deltalake(delta: DeltaTable) -> bool:
 
 def _widened(bound: Any) -> Any:
     """An upper bound that is not too low. Earlier versions escaped texts in the log; deltalake reads the escapes one plane too low."""
-    return "".join(chr(ord(c) + 0x10000) if ord(c) >> 16 & 1 else c for c in bound) if isinstance(bound, str) else bound
+    if not isinstance(bound, str) or bound.isascii():
+        return bound
+    return "".join(chr(ord(c) + 0x10000) if ord(c) >> 16 & 1 else c for c in bound)
 
 
 def _statistic(actions: pa.Table, name: str) -> list[Any]:
