@@ -2,9 +2,10 @@
 
 import time
 from collections.abc import Sequence
+from typing import Any
 
-from confluent_kafka import KafkaError, KafkaException
-from confluent_kafka.admin import AdminClient, NewTopic
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
+from confluent_kafka.admin import AdminClient, NewTopic, OffsetSpec
 
 _WAIT_S = 60.0
 _REQUEST_S = 10.0
@@ -16,12 +17,13 @@ _BUSY = {
     KafkaError._TRANSPORT,
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError.LEADER_NOT_AVAILABLE,
+    KafkaError.NOT_LEADER_FOR_PARTITION,
 }
-"""The errors of a broker that did not answer in time, has not renewed its session with the controller, or has not read a new topic yet."""
+"""The errors of a broker that did not answer in time, renew its session with the controller, or open a new topic yet."""
 
 
 def create_topics(client: AdminClient, topics: Sequence[NewTopic]) -> None:
-    """Create topics, and wait until the broker has them.
+    """Create topics, and wait until the broker answers requests about each of their partitions.
 
     A topic that exists already counts as created: an earlier request whose answer was late may have created it.
 
@@ -35,9 +37,10 @@ def create_topics(client: AdminClient, topics: Sequence[NewTopic]) -> None:
 
 
 def _is_created(client: AdminClient, topic: NewTopic, *, can_wait: bool) -> bool:
-    """Create a topic; False if the broker is busy and there is time to ask again."""
+    """Create a topic; False if the broker is not ready and there is time to ask again."""
     try:
         _create(client, topic)
+        _check_leaders(client, topic)
     except KafkaException as error:
         if can_wait and error.args[0].code() in _BUSY:
             return False
@@ -58,3 +61,10 @@ def _create(client: AdminClient, topic: NewTopic) -> None:
         if len(existing.partitions) != topic.num_partitions:
             found = f"its number of partitions is {len(existing.partitions)} instead of {topic.num_partitions}"
             raise ValueError(f"the topic {topic.topic!r} exists, but {found}; delete it, or use another broker") from None
+
+
+def _check_leaders(client: AdminClient, topic: NewTopic) -> None:
+    """Ask for the offsets of each partition: a broker lists a new topic some time before it is the leader of its partitions."""
+    wanted: dict[TopicPartition, Any] = {TopicPartition(topic.topic, n): OffsetSpec.latest() for n in range(topic.num_partitions)}
+    for offsets in client.list_offsets(wanted, request_timeout=_REQUEST_S).values():
+        offsets.result()

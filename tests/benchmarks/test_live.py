@@ -2,7 +2,7 @@
 
 import json
 import signal
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from types import SimpleNamespace
@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import typer
-from confluent_kafka import KafkaError, KafkaException
+from confluent_kafka import KafkaError, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient, NewTopic
 
 from benchmarks.live import latency as live_latency
@@ -207,22 +207,21 @@ class _AnsweringClient(AdminClient):
 
     Args:
         lists: the answers to requests for a list of topics: an error of the request, an error of the topic, or None, which is the default.
+        leaders: the answers of the partitions of a created topic to requests for their offsets: an error, or None, which is the default.
         answers: the answers to a creation.
     """
 
-    def __init__(self, lists: Iterable[KafkaException | KafkaError | None] = (), **answers: Sequence[int | None]) -> None:
+    def __init__(
+        self, lists: Iterable[KafkaException | KafkaError | None] = (), leaders: Iterable[int | None] = (), **answers: Sequence[int | None]
+    ) -> None:
         self._answers = {topic: iter(codes) for topic, codes in answers.items()}
-        self._lists = iter(lists)
+        self._lists, self._leaders = iter(lists), iter(leaders)
 
     def create_topics(self, new_topics: Sequence[NewTopic], **_: Any) -> dict[str, Future[None]]:  # pyright: ignore[reportIncompatibleMethodOverride]
-        futures = {topic.topic: Future[None]() for topic in new_topics}
-        for topic, future in futures.items():
-            code = next(self._answers[topic])
-            if code is None:
-                future.set_result(None)
-            else:
-                future.set_exception(KafkaException(KafkaError(code)))
-        return futures
+        return {topic.topic: _answer(next(self._answers[topic.topic])) for topic in new_topics}
+
+    def list_offsets(self, topic_partition_offsets: Mapping[TopicPartition, Any], **_: Any) -> dict[TopicPartition, Future[None]]:  # pyright: ignore[reportIncompatibleMethodOverride]
+        return {partition: _answer(next(self._leaders, None)) for partition in topic_partition_offsets}
 
     def list_topics(self, topic: str = "", *_: Any, **__: Any) -> Any:
         """Describe a topic with one partition, or a topic with the error of the next answer, which has no partition."""
@@ -230,6 +229,16 @@ class _AnsweringClient(AdminClient):
         if isinstance(error, KafkaException):
             raise error
         return SimpleNamespace(topics={topic: SimpleNamespace(error=error, partitions={} if error else {0: None})})
+
+
+def _answer(code: int | None) -> Future[None]:
+    """A broker's answer: success, or an error with a code."""
+    future = Future[None]()
+    if code is None:
+        future.set_result(None)
+    else:
+        future.set_exception(KafkaException(KafkaError(code)))
+    return future
 
 
 def test_topics_are_created_although_a_busy_broker_answers_late_or_refuses_at_first(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -256,6 +265,16 @@ def test_a_broker_that_has_not_read_a_created_topic_yet_is_asked_again(monkeypat
     monkeypatch.setattr(topics, "_WAIT_S", 0)
     with pytest.raises(KafkaException, match="code=UNKNOWN_TOPIC_OR_PART,"):
         create_topics(_AnsweringClient([_UNKNOWN], clicks=[KafkaError.TOPIC_ALREADY_EXISTS]), [NewTopic("clicks", 1, 1)])
+
+
+def test_a_broker_that_does_not_lead_each_partition_of_a_created_topic_yet_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(topics, "_PAUSE_S", 0)
+    leaders = [None, KafkaError.NOT_LEADER_FOR_PARTITION, None, None]
+    client = _AnsweringClient(leaders=leaders, clicks=[None, KafkaError.TOPIC_ALREADY_EXISTS])
+    existing = SimpleNamespace(topics={"clicks": SimpleNamespace(error=None, partitions={0: None, 1: None})})
+    monkeypatch.setattr(client, "list_topics", lambda *_: existing)
+    create_topics(client, [NewTopic("clicks", 2, 1)])
+    assert not any(list(left) for left in (client._leaders, *client._answers.values())), "each answer was waited for"
 
 
 @pytest.mark.parametrize(("code", "name"), [(KafkaError.INVALID_PARTITIONS, "INVALID_PARTITIONS"), (KafkaError._TIMED_OUT, "_TIMED_OUT")])
