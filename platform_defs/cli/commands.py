@@ -290,6 +290,8 @@ def status(
 def _day(option: str, text: str) -> date:
     try:
         day = date.fromisoformat(text)
+        if str(day) != text:  # ISO 8601 has other forms of a day, such as 20260301
+            raise ValueError
     except ValueError:
         raise ArgumentError.bad_value(option, text, "a day, YYYY-MM-DD") from None
     if day.year > 9998:  # the day after a range must be a day too

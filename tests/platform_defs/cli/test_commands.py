@@ -349,6 +349,9 @@ def test_a_lake_that_no_demo_made_is_refused_and_unchanged(lake):
             ["backfill", "--from", "yesterday", "--to", "2026-03-01"], "`--from` is 'yesterday'; legal: a day, YYYY-MM-DD", id="no day"
         ),
         pytest.param(
+            ["backfill", "--from", "20260301", "--to", "2026-03-01"], "`--from` is '20260301'; legal: a day, YYYY-MM-DD", id="another form"
+        ),
+        pytest.param(
             ["backfill", "--from", "2026-03-01", "--to", "2026-02-30"], "`--to` is '2026-02-30'; legal: a day, YYYY-MM-DD", id="no such day"
         ),
         pytest.param(["status", "narrow"], "`assets` is 'narrow'; legal: payment_order_wide, order_wide", id="asset of a status"),
