@@ -1,6 +1,7 @@
 """Parses the arguments of the command line. An error names the argument, its value and what is legal."""
 
 from collections.abc import Callable, Iterable
+from datetime import date
 from typing import Annotated
 
 import typer
@@ -26,6 +27,23 @@ class ArgumentError(TidemarkError, ValueError):
     def both_given(cls, option: str, other_option: str) -> "ArgumentError":
         """Two options exclude each other."""
         return cls(f"`{option}` and `{other_option}` are both given; legal: at most one of them")
+
+
+def day(option: str, text: str) -> date:
+    """A day of a range of days.
+
+    Raises:
+        ArgumentError: the text is not a day, has another form than YYYY-MM-DD, or no day comes after it.
+    """
+    try:
+        parsed = date.fromisoformat(text)
+    except ValueError:
+        parsed = None
+    if parsed is None or str(parsed) != text:  # ISO 8601 has other forms of a day, such as 20260301
+        raise ArgumentError.bad_value(option, text, "a day, YYYY-MM-DD")
+    if parsed.year > 9998:  # the day after a range must be a day too
+        raise ArgumentError.bad_value(option, text, "a day up to 9998-12-31")
+    return parsed
 
 
 def interval(option: str, text: str | None) -> str | None:

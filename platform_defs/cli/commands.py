@@ -1,7 +1,6 @@
 """The command line: `tidemark`."""
 
 from collections.abc import Callable, Generator, Iterable, Sequence
-from datetime import date
 from functools import partial
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -22,7 +21,7 @@ from platform_defs.cli import sql as sql_cli
 from platform_defs.cli import status as status_report
 from platform_defs.cli import tables as tables_cli
 from platform_defs.cli import watch as watch_cli
-from platform_defs.cli.arguments import ArgumentError, AssetNames, Json, canonical_folder, interval, known_assets
+from platform_defs.cli.arguments import ArgumentError, AssetNames, Json, canonical_folder, day, interval, known_assets
 from platform_defs.cli.failures import Failures, StatusError, without_rows
 from platform_defs.cli.stream_output import StreamOutput
 from platform_defs.configured_engine import configured_engine as _engine
@@ -205,7 +204,7 @@ def backfill(
 
     The rows of an upserted table have no day: it is advanced by all ingested rows, and recomputed completely.
     """
-    from_day, to_day = _day("--from", first), _day("--to", last)
+    from_day, to_day = day("--from", first), day("--to", last)
     if from_day > to_day:
         raise ArgumentError(f"`--from` is {first} and `--to` is {last}; legal: a range of days that does not end before it starts")
     engine = _engine()
@@ -285,18 +284,6 @@ def status(
     report = (status_report.recounted_status if recount else status_report.recorded_status)(engine, names)
     render.show(as_json, report, status_report.print_recounted if recount else status_report.print_recorded)
     StatusError.check({name: asset["law"] for name, asset in report["assets"].items()})
-
-
-def _day(option: str, text: str) -> date:
-    try:
-        day = date.fromisoformat(text)
-        if str(day) != text:  # ISO 8601 has other forms of a day, such as 20260301
-            raise ValueError
-    except ValueError:
-        raise ArgumentError.bad_value(option, text, "a day, YYYY-MM-DD") from None
-    if day.year > 9998:  # the day after a range must be a day too
-        raise ArgumentError.bad_value(option, text, "a day up to 9998-12-31")
-    return day
 
 
 __all__ = ["app"]
