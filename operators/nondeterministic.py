@@ -31,7 +31,7 @@ WITHOUT_PARENTHESES = frozenset(
 """Functions of the clock and the session that SQL calls without parentheses if no column has their name."""
 _LIKELY_COLUMNS = frozenset({"user", "localtimestamp"})
 """The functions of `WITHOUT_PARENTHESES` that are taken for columns while the names of the columns are not known."""
-_QUOTED = re.compile(r"""'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.)*"|`[^`]*`|--[^\n]*|/\*.*?\*/""", re.DOTALL)
+_QUOTED = re.compile(r"""'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.)*"|`[^`]*`|--[^\r\n]*|/\*.*?\*/""", re.DOTALL)
 _WORD = re.compile(r"(\.\s*|\bas\s+)?\b(\w+)(\s*\((\s*\))?)?", re.IGNORECASE)
 """A word with the dot or the `AS` before it, and its brackets."""
 _PARAMETERS = re.compile(r"(?:\b(\w+)|\(([\w\s,]*)\))\s*->")

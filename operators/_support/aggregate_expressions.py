@@ -1,12 +1,13 @@
 """Aggregate expressions: decides from its SQL text whether an aggregate is deterministic and mergeable.
 
-The text is split into tokens (see `sql_tokens`). That is enough to answer three questions.
+The text is split into tokens (see `sql_tokens`), which is enough for these questions.
 
 - Is it deterministic? Results are computed again and compared, so an aggregate must not depend on the order in which Spark reads rows,
   on random numbers, files, the session or the clock.
 - Is it one call of an aggregate function whose partial results can be merged: `function ( [ALL] expression )`, without quotes, comments
   or DISTINCT?
 - Does every row change it: `count(*)` or `count(1)`?
+- Does no further row ever move it back in an order, as those of `count(*) DESC`?
 """
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -34,7 +35,7 @@ _APPROXIMATE = {
     "percentile_approx": "percentile_disc(0.5) WITHIN GROUP (ORDER BY v)",
     "approx_percentile": "percentile_disc(0.5) WITHIN GROUP (ORDER BY v)",
     "histogram_numeric": "count_if(v BETWEEN 0 AND 10) for each range",
-    "approx_top_k": "mode() WITHIN GROUP (ORDER BY v)",
+    **dict.fromkeys(("approx_top_k", "approx_top_k_accumulate", "approx_top_k_combine"), "mode() WITHIN GROUP (ORDER BY v)"),
     "hll_sketch_agg": "approx_count_distinct(v)",
     "hll_union_agg": "approx_count_distinct(v)",
 }

@@ -84,13 +84,19 @@ def _is_ordered_by_its_value(call: Sequence[Token]) -> bool:
     [value, *_] = _at_commas(call[2:close])
     value = value[1:] if value[:1] == ["distinct"] else value
     end = closing_bracket(call, close + 3)
-    return end is not None and any(_sorted_value(part) == _sorted_value(value) for part in _at_commas(call[close + 6 : end]))
+    if end is None:
+        return False
+    return any(_without_brackets(_without_direction(part)) == _without_brackets(value) for part in _at_commas(call[close + 6 : end]))
 
 
-def _sorted_value(texts: list[str]) -> list[str]:
-    """The expression of an ORDER BY item, without its direction and brackets around it."""
-    while texts and texts[-1] in ("asc", "desc", "nulls", "first", "last"):
-        texts = texts[:-1]
+def _without_direction(texts: list[str]) -> list[str]:
+    """The expression of an ORDER BY item. A column can be named `first` or `desc`, so what is left is never empty or ends with a dot."""
+    if len(texts) > 2 and texts[-2:] in (["nulls", "first"], ["nulls", "last"]):
+        texts = texts[:-2]
+    return texts[:-1] if len(texts) > 1 and texts[-1] in ("asc", "desc") and texts[-2] != "." else texts
+
+
+def _without_brackets(texts: list[str]) -> list[str]:
     while len(texts) > 2 and texts[0] == "(" and texts[-1] == ")" and ")" not in texts[1:-1]:
         texts = texts[1:-1]
     return texts

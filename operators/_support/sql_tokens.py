@@ -2,11 +2,12 @@
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import pairwise
 
 _TOKEN = re.compile(
     r"""(?P<quoted>'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.)*"|`[^`]*`)
-      | (?P<comment>--[^\n]*|/\*(?:.*?\*/)?)
+      | (?P<comment>--[^\r\n]*|/\*(?:.*?\*/)?)
       | (?P<word>\w+)
       | (?P<other>\S)""",
     re.DOTALL | re.VERBOSE,
@@ -15,7 +16,7 @@ _TOKEN = re.compile(
 
 @dataclass(frozen=True)
 class Token:
-    """A word, a quoted text, a comment, or any other single character.
+    """A word, a quoted text, a comment, or any other single character. The name of a called function is a word, also in backticks.
 
     Args:
         kind: `word`, `quoted`, `comment` or `other`.
@@ -34,8 +35,8 @@ class Token:
 
     @property
     def name(self) -> str:
-        """The text in lower case."""
-        return self.text.lower()
+        """The text in lower case; that of a word is without backticks."""
+        return (self.text.strip("`") if self.kind == "word" else self.text).lower()
 
     @property
     def end(self) -> int:
@@ -66,7 +67,9 @@ class Call:
 
 def tokens_of(sql: str) -> list[Token]:
     """The tokens of an expression."""
-    return [Token(match.lastgroup or "", match[0], match.start()) for match in _TOKEN.finditer(sql)]
+    tokens = [Token(match.lastgroup or "", match[0], match.start()) for match in _TOKEN.finditer(sql)]
+    followed_by_bracket = {token.start for token, after in pairwise(t for t in tokens if t.kind != "comment") if after.text == "("}
+    return [replace(token, kind="word") if token.text[0] == "`" and token.start in followed_by_bracket else token for token in tokens]
 
 
 def without_comments(sql: str) -> str:

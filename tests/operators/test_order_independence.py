@@ -93,7 +93,7 @@ def test_sparks_own_sum_of_doubles_depends_on_the_order_of_its_rows(spark: Spark
 @pytest.mark.parametrize("cases", NUMBERS)
 def test_sums_and_averages_are_those_of_the_exact_sum(spark: SparkSession, cases: int) -> None:
     rows = _cases(cases)
-    aggregates = {"total": "0 + sum(x)", "mean": "avg(x)", "positive": "1 * sum(x) FILTER (WHERE x > 0)", "whole": "avg(n)"}
+    aggregates = {"total": "0 + `sum`(x)", "mean": "avg(x)", "positive": "1 * sum(x) FILTER (WHERE x > 0)", "whole": "avg(n)"}
     found, by_case = _in_orders(spark, rows, aggregates), _by_case(rows, cases)
     for case in range(cases):
         values = [x for _, x, *_ in by_case[case] if x is not None]

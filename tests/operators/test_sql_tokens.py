@@ -26,6 +26,8 @@ def _found(sql: str) -> list[tuple[str, tuple[str, ...], bool, str | None, str]]
         ("sum(')' || v) -- sum(w)", [("sum", ("')' || v",), False, None, "sum(')' || v)")]),
         ("sum(s[f(1, 2)], 3)", [("sum", ("s[f(1, 2)]", "3"), False, None, "sum(s[f(1, 2)], 3)")]),
         ("sum()", [("sum", (), False, None, "sum()")]),
+        ("1 + `SUM` /* of */ (`sum`)", [("sum", ("`sum`",), False, None, "`SUM` /* of */ (`sum`)")]),
+        ("1 -- one\r + sum(v)", [("sum", ("v",), False, None, "sum(v)")]),
         ("'sum(v)' || `sum(v)` || max(v.sum(1)) || sum", []),
         ("sum(v", []),
     ],
