@@ -258,7 +258,14 @@ def _evaluate(
     """The findings of a table's suite; None if the table does not exist yet."""
     suite = suites[table]
     if suite.source is None:
-        return findings(engine, suite.table, suite.suite.expectations, day_column=suite.day_column, days=days)
+        return findings(
+            engine,
+            suite.table,
+            suite.suite.expectations,
+            day_column=suite.day_column,
+            final_by_result_time=suite.final_by_result_time,
+            days=days,
+        )
     return log_findings(engine, suite.source, suite.suite.expectations, partial(_checked_upto, checked_upto))
 
 

@@ -11,6 +11,7 @@ with deferred(
 ):  # for charts and statistical tests; without them great_expectations is imported in two thirds of the time
     from great_expectations import ExpectationSuite
 
+from assets.contracts import DerivedAsset
 from assets.factories.keys import event_key
 from assets.factories.work import Worker
 from assets.pipeline import Pipeline
@@ -33,6 +34,7 @@ class TableSuite:
         day_column: the timestamp of which a run over partitions checks only the rows of its days (UTC); None if there is none.
         source: the source whose event log the table is; its expectations of single rows are then checked on the rows of new batches only,
             except in the job `full_checks`.
+        final_by_result_time: whether each row of the table becomes final at most 1 ms after its `result_time`.
     """
 
     key: dg.AssetKey
@@ -40,10 +42,19 @@ class TableSuite:
     suite: ExpectationSuite
     day_column: str | None = None
     source: str | None = None
+    final_by_result_time: bool = False
 
     def checks(self, worker: Worker | None = None) -> dg.AssetChecksDefinition:
         """The suite as checks of the asset; see `suite_checks`."""
-        return suite_checks(self.key, self.table, self.suite, day_column=self.day_column, source=self.source, worker=worker)
+        return suite_checks(
+            self.key,
+            self.table,
+            self.suite,
+            day_column=self.day_column,
+            final_by_result_time=self.final_by_result_time,
+            source=self.source,
+            worker=worker,
+        )
 
 
 def table_suites(pipeline: Pipeline) -> list[TableSuite]:
@@ -55,12 +66,13 @@ def table_suites(pipeline: Pipeline) -> list[TableSuite]:
     suites = pipeline.suites_by_name()
     check_suite_columns(pipeline, suites)
     logs = [TableSuite(event_key(s.name), s.log, suites[s.name], source=s.name) for s in pipeline.sources if s.name in suites]
-    tables = [
-        TableSuite(dg.AssetKey(t.name), t.name, suites[t.name], FINAL_AT if t.operator.reads.closes_ranges else None)
-        for t in pipeline.tables
-        if t.name in suites
-    ]
-    return [*logs, *tables]
+    return [*logs, *(_suite_of_table(table, suites[table.name]) for table in pipeline.tables if table.name in suites)]
+
+
+def _suite_of_table(table: DerivedAsset, suite: ExpectationSuite) -> TableSuite:
+    reads = table.operator.reads
+    day_column = FINAL_AT if reads.closes_ranges else None
+    return TableSuite(dg.AssetKey(table.name), table.name, suite, day_column, final_by_result_time=reads.watermark_delay <= 1)
 
 
 def suite_and_table_checks(pipeline: Pipeline, worker: Worker | None = None) -> list[dg.AssetChecksDefinition]:

@@ -14,7 +14,9 @@ from great_expectations.expectations.expectation import BatchExpectation, Expect
 from great_expectations.expectations.metrics.metric_provider import metric_value
 from great_expectations.expectations.metrics.table_metric_provider import TableMetricProvider
 from great_expectations.validator.metric_configuration import MetricConfiguration
+from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql.types import TimestampType
 
 from assets.ports import EnginePort
 from operators.columns import RESULT_TIME, quoted_name
@@ -40,8 +42,16 @@ class JoinedRowsByDay(TableMetricProvider):
         rows, _, _ = execution_engine.get_compute_domain(metric_domain_kwargs, MetricDomainTypes.TABLE)
         column, side, day = (metric_value_kwargs[key] for key in ("column", "side_column", "day_column"))
         rows_of_side = rows if side is None else rows.where(F.col(quoted_name(side)).isNotNull())
-        by_day = rows_of_side.groupBy(F.col(quoted_name(day)).cast("date").alias("day")).agg(F.count("*"), F.count(quoted_name(column)))
+        by_day = rows_of_side.groupBy(_utc_day(rows, day).alias("day")).agg(F.count("*"), F.count(quoted_name(column)))
         return {str(date): [count, joined] for date, count, joined in by_day.where("day IS NOT NULL").collect()}
+
+
+def _utc_day(rows: DataFrame, column: str) -> Column:
+    """The UTC day of a column; a cast of a timestamp to a date would give the day in the session's time zone."""
+    value = F.col(quoted_name(column))
+    if not isinstance(rows.select(value).schema[0].dataType, TimestampType):
+        return value.cast("date")
+    return F.date_from_unix_date(F.floor(F.unix_seconds(value) / 86_400).cast("int"))
 
 
 class ExpectRowsToBeJoinedOnEachDay(BatchExpectation):
@@ -62,8 +72,9 @@ class ExpectRowsToBeJoinedOnEachDay(BatchExpectation):
             Expectations alone does not count them.
         late_rows: the number of late rows by UTC day, as `{"2026-03-01": 3}`; they count as rows without a partner.
         only_days: the first and the last UTC day that are checked, as `["2026-03-01", "2026-03-02"]`; empty for all days. In a run over
-            days Tidemark sets it if `day_column` is `result_time`: the run reads the rows that become final on its days, and the
-            `result_time` of a few of these rows can be on an earlier day.
+            days Tidemark sets it if it reads only the rows that become final on these days: those of a table whose `result_time` is 1 ms
+            before `final_at`, by that time. The `result_time` of a few of these rows is on the day before. In other tables, or with
+            another `day_column`, the rows of one day become final on several days, so each run checks all days.
 
     Returns:
         `observed_value` is the least share of all days; `details` has the share of each day, the late rows, and the days below `mostly`.
@@ -124,8 +135,9 @@ class ExpectRowsToBeJoinedOnEachDay(BatchExpectation):
         execution_engine: ExecutionEngine | None = None,
     ) -> dict[str, Any]:
         counts: dict[str, list[int]] = metrics[_METRIC]
-        late = {day: rows for day, rows in self.late_rows.items() if rows}
-        by_day = {day: (*counts.get(day, (0, 0)), late.get(day, 0)) for day in sorted({*counts, *late}) if self._is_checked(day)}
+        late = {day: rows for day, rows in self.late_rows.items() if rows and self._is_checked(day)}
+        days = sorted({*filter(self._is_checked, counts), *late})
+        by_day = {day: (*counts.get(day, (0, 0)), late.get(day, 0)) for day in days}
         shares = {day: joined / (rows + late_rows) for day, (rows, joined, late_rows) in by_day.items()}
         below = [day for day, share in shares.items() if share < self.mostly]
         worst = min(shares.values(), default=1.0)
@@ -134,6 +146,17 @@ class ExpectRowsToBeJoinedOnEachDay(BatchExpectation):
 
     def _is_checked(self, day: str) -> bool:
         return not self.only_days or self.only_days[0] <= day <= self.only_days[-1]
+
+
+def needs_all_rows(expectation: Expectation, *, final_by_result_time: bool) -> bool:
+    """Whether an expectation counts rows by days of which a run over days reads only a part: the rows that become final on its days.
+
+    Args:
+        expectation: the expectation.
+        final_by_result_time: whether each row of the table becomes final at most 1 ms after its `result_time`.
+    """
+    is_by_day = isinstance(expectation, ExpectRowsToBeJoinedOnEachDay)
+    return is_by_day and not (final_by_result_time and expectation.day_column == RESULT_TIME)
 
 
 def with_late_rows(
@@ -145,20 +168,19 @@ def with_late_rows(
         expectations: the expectations.
         engine: counts the late rows.
         table: the derived table.
-        days: the first and the last day whose rows are checked; None for all.
+        days: the first and the last day of `result_time` whose rows are checked; None for all.
     """
     matches = cache(lambda: engine.accounts.matches(table, days))
 
     def late_rows(side: str) -> Iterator[tuple[str, int]]:
         return ((match.day.isoformat(), match.late) for match in matches() if match.side == side and match.late)
 
-    only_days = [day.isoformat() for day in days or ()]
+    of_days = {"only_days": [day.isoformat() for day in days]} if days else {}
 
     def with_details(expectation: Expectation) -> Expectation:
         if not isinstance(expectation, ExpectRowsToBeJoinedOnEachDay):
             return expectation
         of_side = {"late_rows": dict(late_rows(expectation.side))} if expectation.side else {}
-        of_days = {"only_days": only_days} if expectation.day_column == RESULT_TIME else {}
         return expectation.copy(update={**of_days, **of_side})
 
     return [*map(with_details, expectations)]

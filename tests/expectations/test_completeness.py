@@ -1,15 +1,19 @@
 """The expectation that rows of an outer join have a partner on each day."""
 
 import re
+from collections.abc import Iterator
 from datetime import date
 from typing import Any
 
 import pytest
+from great_expectations import ExpectationSuite
 from great_expectations.expectations.expectation import Expectation
 from pyspark.sql import SparkSession
 
+from assets.pipeline import Pipeline
+from expectations import table_suites
 from expectations.checks import findings
-from expectations.completeness import ExpectRowsToBeJoinedOnEachDay
+from expectations.completeness import ExpectRowsToBeJoinedOnEachDay, needs_all_rows
 from expectations.finding import check_name
 from expectations.validation import validate
 from tests.conftest import MakeEngine
@@ -24,6 +28,13 @@ ROWS = """
 OF_ORDERS: dict[str, Any] = {"column": "payment_seq", "side_column": "order_seq"}
 
 
+@pytest.fixture
+def session_in_berlin(spark: SparkSession) -> Iterator[SparkSession]:
+    spark.conf.set("spark.sql.session.timeZone", "Europe/Berlin")
+    yield spark
+    spark.conf.set("spark.sql.session.timeZone", "UTC")
+
+
 @pytest.mark.parametrize(
     ("parameters", "passed", "worst"),
     [
@@ -36,9 +47,11 @@ OF_ORDERS: dict[str, Any] = {"column": "payment_seq", "side_column": "order_seq"
     ],
     ids=["enough on each day", "too few on one day", "the other side", "all rows of the table", "all by default", "one day only"],
 )
-def test_the_share_of_the_worst_day_decides(spark: SparkSession, parameters: dict[str, Any], passed: bool, worst: float) -> None:
+def test_the_share_of_the_worst_utc_day_decides(
+    session_in_berlin: SparkSession, parameters: dict[str, Any], passed: bool, worst: float
+) -> None:
     expectation = ExpectRowsToBeJoinedOnEachDay(**parameters)
-    found = validate(spark.sql(f"SELECT * FROM {ROWS}"), [expectation])[check_name(expectation)]
+    found = validate(session_in_berlin.sql(f"SELECT * FROM {ROWS}"), [expectation])[check_name(expectation)]
     assert (found.error, found.passed, found.observed) == (None, passed, pytest.approx(worst))
 
 
@@ -67,6 +80,14 @@ def test_given_late_rows_count_as_rows_without_a_partner(spark: SparkSession, la
     assert (found.error, found.passed, found.observed) == (None, worst >= 0.45, pytest.approx(worst))
 
 
+def test_the_details_have_the_checked_days_only() -> None:
+    late_rows = {"2026-03-01": 2, "2026-03-05": 1}
+    expectation = ExpectRowsToBeJoinedOnEachDay(column="payment_seq", late_rows=late_rows, only_days=["2026-03-01", "2026-03-02"])
+    outcome = expectation._validate({"table.joined_rows_by_day": {"2026-03-02": [4, 4], "2026-03-03": [1, 0]}})
+    shares, late = {"2026-03-01": 0.0, "2026-03-02": 1.0}, {"2026-03-01": 2}
+    assert outcome["result"]["details"] == {"shares": shares, "late_rows": late, "days_below": ["2026-03-01"]}
+
+
 @pytest.mark.parametrize(
     ("parameters", "message"),
     [
@@ -88,18 +109,36 @@ def test_the_late_rows_of_a_table_are_counted_and_each_severity_has_its_share(ma
     engine.ingestion.control_batches.drain(DAY)
     engine.advance("pairs")
 
-    def shares(side: str | None, days: tuple[date, date] | None = None) -> dict[str, tuple[bool, float]]:
+    def shares(side: str | None, days: tuple[date, date] | None = None, *more: Expectation) -> dict[str, tuple[bool, float]]:
         names = {"warning": 0.5, "critical": 0.3}
         expectations: list[Expectation] = [
             ExpectRowsToBeJoinedOnEachDay(column="right_seq", side=side, mostly=share, severity=severity, meta={"check": severity})
             for severity, share in names.items()
         ]
-        found = findings(engine, "pairs", expectations, day_column="final_at", days=days)
+        found = findings(engine, "pairs", [*more, *expectations], day_column="final_at", final_by_result_time=True, days=days)
         assert found is not None
         return {name: (finding.passed, finding.observed) for name, finding in found.by_check.items()}
 
     assert shares(None) == {"warning": (True, 0.5), "critical": (True, 0.5)}
     late = pytest.approx(1 / 3)  # of the first day's rows, one is matched, one is not, and one is late
     assert shares("l") == {"warning": (False, late), "critical": (True, late)}
-    second = date(2026, 3, 2)
-    assert shares("l", (second, second)) == {"warning": (True, 1.0), "critical": (True, 1.0)}
+    second, all_days = date(2026, 3, 2), {"day_column": "left_event_time", "mostly": 0.6, "meta": {"check": "all days"}}
+    of_second = shares("l", (second, second), ExpectRowsToBeJoinedOnEachDay(column="right_seq", **all_days))
+    assert of_second == {"all days": (False, 0.5), "warning": (True, 1.0), "critical": (True, 1.0)}
+
+
+@pytest.mark.parametrize(
+    ("changes", "day_column", "all_rows"),
+    [
+        ({}, "result_time", False),
+        ({}, "left_event_time", True),
+        ({"result_time": "left"}, "result_time", True),
+        ({"result_time": "left", "upper": 0}, "result_time", False),
+    ],
+    ids=["the later time", "another column", "the left time", "the left time, which is the later one"],
+)
+def test_rows_of_a_day_are_enough_only_if_they_become_final_on_that_day(changes: dict[str, Any], day_column: str, all_rows: bool) -> None:
+    expectation = ExpectRowsToBeJoinedOnEachDay(column="right_seq", day_column=day_column)
+    suites = {"pairs": ExpectationSuite(name="pairs", expectations=[expectation])}
+    [suite] = table_suites(Pipeline(sources=[source("l"), source("r")], tables=[join(how="left", **changes)], suites=suites))
+    assert needs_all_rows(expectation, final_by_result_time=suite.final_by_result_time) is all_rows
