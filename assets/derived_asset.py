@@ -70,6 +70,7 @@ class DerivedAsset:
         check_owners(self.owners)
         check_tags(self.tags)
         self._check_kinds()
+        self._check_texts()
         self._check_streams_as()
         if len(self.inputs) != len(self.operator.inputs):
             raise ContractError.bad_value(
@@ -95,6 +96,17 @@ class DerivedAsset:
         if self.shape is not None and not isinstance(self.shape, Shape) and (isinstance(self.shape, type) or not callable(self.shape)):
             legal = "Shape(where=..., select=...), a function from the operator's result to the table's rows, or None"
             raise ContractError.bad_value("shape", self.shape, legal)
+
+    def _check_texts(self) -> None:
+        """Raise `ContractError` if a value that is text, or consists of texts, is or contains anything else."""
+        for parameter, texts, legal in (
+            ("inputs", self.inputs, "a tuple of names of sources and tables"),
+            ("columns", (*self.columns, *self.columns.values()), "{name of a column: its description}"),
+            ("description", (self.description,), "text"),
+            ("version", (self.version,), "text, such as '2'"),
+        ):
+            if not all(isinstance(text, str) for text in texts):  # pyright: ignore[reportUnnecessaryIsInstance]
+                raise ContractError.bad_value(parameter, getattr(self, parameter), legal)
 
     def _check_streams_as(self) -> None:
         """Raise `ContractError` if the table is to be computed by a query that would have other results."""

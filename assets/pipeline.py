@@ -197,7 +197,10 @@ class Pipeline:
 
     @property
     def ahead_ms(self) -> int:
-        """How far `final_at` may be ahead of the wall clock, in ms: the largest future skew of a source plus `final_after_ms`."""
+        """How far `final_at` may be ahead of the wall clock, in ms: the largest future skew of a source plus `final_after_ms`.
+
+        A source without a `future_skew` does not count: the days of its future rows become partitions when they have come.
+        """
         skews = [length_ms(s.future_skew, "future_skew") for s in self.sources if s.future_skew is not None]
         return max(skews, default=0) + self.final_after_ms
 

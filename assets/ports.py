@@ -42,6 +42,7 @@ class RebuiltPort(Protocol):
     days: tuple[date, ...]
     missing: int
     extra: int
+    kept_from: date | None
     is_compared: bool
 
 

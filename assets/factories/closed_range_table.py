@@ -27,7 +27,7 @@ from assets.factories.lineage import column_metadata
 from assets.factories.metadata import code_metadata, time_metadata
 from assets.factories.partitions import Days, days_of_run, range_of
 from assets.factories.pool import SPARK
-from assets.factories.sentences import day_range
+from assets.factories.sentences import day_range, list_text
 from assets.factories.work import Advanced, RunDetails, Worker
 from assets.ports import AccountPort, EnginePort, MatchesPort
 from operators.steps import FOREVER
@@ -110,9 +110,15 @@ def closed_range_asset(
 
 
 def _rebuild(engine: EnginePort, name: str, first: date, last: date) -> dict[str, Any]:
-    """Rebuild days; returns metadata: the days that differed and were repaired, and the number of missing and extra results."""
+    """Rebuild days; returns metadata.
+
+    These are the days that differed and were repaired, the number of missing and extra results, and the first day that was compared, if
+    earlier days were left as they are.
+    """
     rebuilt = engine.rebuild_days(name, first, last)
-    return {"rebuilt": day_range(rebuilt.days), "rows_repaired": rebuilt.missing + rebuilt.extra}
+    days = list_text([str(day) for day in rebuilt.days]) or "no days"
+    compared = {} if rebuilt.kept_from is None or rebuilt.kept_from <= first else {"compared_from": str(rebuilt.kept_from)}
+    return {"rebuilt": days, "rows_repaired": rebuilt.missing + rebuilt.extra, **compared}
 
 
 def _advance_and_account(derived: DerivedAsset, sources: Sequence[str], engine: EnginePort, run: RunDetails) -> Advanced:

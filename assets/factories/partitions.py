@@ -10,20 +10,23 @@ from operators.timing import DAY_MS
 PARTITION = "dagster/partition"
 RANGE_START, RANGE_END = "dagster/asset_partition_range_start", "dagster/asset_partition_range_end"
 """The tags with which Dagster records the partitions of a run."""
+_MOST_DAYS_AHEAD = 200 * 366
+"""The largest number of partitions after the present day."""
 Days = tuple[date, date]
 """The first and the last day of a run over partitions."""
 
 
 def daily(first_day: str, ahead_ms: int, last_day: date | None = None) -> dg.DailyPartitionsDefinition:
-    """The days from `first_day` to today, and as far ahead as a result can become final, but none after `last_day`.
+    """The days from `first_day` to today, and as far ahead as a result can become final (up to 200 years), but none after `last_day`.
 
     Args:
         first_day: the first day, ISO.
         ahead_ms: how far a result's `final_at` may be ahead of the wall clock: the future skew and the lookback.
         last_day: the last partition; None for no end.
     """
-    end = None if last_day is None else str(last_day + timedelta(days=1))
-    return dg.DailyPartitionsDefinition(start_date=first_day, end_date=end, end_offset=1 + -(-ahead_ms // DAY_MS))
+    end = None if last_day is None or last_day == date.max else str(last_day + timedelta(days=1))
+    days_ahead = min(-(-ahead_ms // DAY_MS), _MOST_DAYS_AHEAD)
+    return dg.DailyPartitionsDefinition(start_date=first_day, end_date=end, end_offset=1 + days_ahead)
 
 
 def range_of(days: dg.DailyPartitionsDefinition) -> Days | None:

@@ -148,6 +148,8 @@ def _read_stored(stored: str, asset: DerivedAsset) -> dict[str, Any]:
     if _TYPE in identity:
         fields = _canonical_form(identity, _Format(kinds, has_values=False))
         identity = {_OPERATOR: fields.pop(_TYPE), _PARAMETERS: fields} | ({"version": asset.version} if asset.version else {})
+    if "version" in identity:  # earlier versions of Tidemark also recorded a number
+        identity = identity | {"version": str(identity["version"])}
     return identity | {_PARAMETERS: _in_present_notation(type(asset.operator), identity[_PARAMETERS], kinds)}
 
 

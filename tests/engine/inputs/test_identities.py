@@ -3,7 +3,7 @@
 import json
 import random
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -110,6 +110,13 @@ def test_an_identity_of_an_earlier_version_in_which_a_parameter_replaced_the_cla
     stored = {"operator": "x", "parameters": {"columns": {"a": 1}}, "inputs": [*asset.inputs]}
     assert differences(json.dumps(stored, sort_keys=True), asset) == []
     assert differences(json.dumps(stored, sort_keys=True), _asset(Typed("y", {"a": 1}))) != []
+
+
+def test_a_version_that_was_recorded_as_a_number_equals_its_text() -> None:
+    table = replace(TABLES["Aggregate"], version="2")
+    recorded = json.dumps(json.loads(identity_of(table)) | {"version": 2})
+    assert differences(recorded, table) == []
+    assert differences(recorded, replace(table, version="3")) == ['version was "2", and is "3"']
 
 
 def test_a_mapping_may_have_the_key_type() -> None:

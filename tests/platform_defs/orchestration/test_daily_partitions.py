@@ -1,5 +1,6 @@
 """The first and the last daily partition: those of the settings, else of the pipeline, else from the year of the oldest event to today."""
 
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from types import SimpleNamespace
 from typing import Any
@@ -7,7 +8,7 @@ from typing import Any
 import dagster as dg
 import pytest
 
-from assets.contract_checks import ContractError
+from assets.contract_checks import LONGEST_DAYS, ContractError
 from assets.factories.partitions import daily
 from assets.pipeline import Pipeline
 from platform_defs.engine.lake.tables import Lake
@@ -85,6 +86,13 @@ def test_partitions_end_with_the_day_on_which_the_last_results_become_final(valu
     dated = values.model_copy(update={"first_day": "2026-03-01", "last_day": "2026-03-04"})
     end = datetime.fromtimestamp((START + 4 * DAY + final_after_ms) / 1000, UTC).date()
     assert _keys(dated, pipeline) == ("2026-03-01", str(end))
+
+
+@pytest.mark.parametrize("last_day", [None, "2026-03-04"])
+def test_partitions_are_at_most_200_years_ahead(values, last_day):
+    skewed = [replace(source, future_skew=f"{LONGEST_DAYS} days") for source in PIPELINE.sources]
+    pipeline = Pipeline(sources=skewed, tables=[join("pairs", upper=f"{LONGEST_DAYS} days")], last_day=last_day)
+    assert daily_partitions(values, pipeline).end_offset == 200 * 366 + 1
 
 
 def test_a_last_day_in_the_future_adds_no_partition_before_it_is_needed(values):

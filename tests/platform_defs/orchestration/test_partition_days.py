@@ -18,6 +18,7 @@ from assets.factories.conservation_law import LAW
 from assets.factories.join_completeness import COMPLETENESS
 from assets.factories.partitions import daily, partitioned_range, range_tags
 from platform_defs.engine.accounting.day_accounts import DayAccount
+from platform_defs.engine.operations.rebuild import Rebuilt
 from platform_defs.orchestration.parallel_work import ParallelWork
 from tests.support.small_sources import DAY, HOUR, START, join
 
@@ -35,6 +36,7 @@ class Engine:
     rows: Sequence[DayAccount] = tuple(DayAccount("l", day, accepted=1, matched=1) for day in _DAYS_WITH_ROWS)
     differences: Mapping[tuple[str, int], tuple[int, int]] = field(default_factory=dict)
     advanced: list[tuple[str, int | None]] = field(default_factory=list)
+    kept_from: date | None = None
     accounted: list[tuple[date, date] | None] = field(default_factory=list)
 
     def steps(self, asset: str, until: int | None = None) -> list[Any]:
@@ -49,6 +51,9 @@ class Engine:
 
     def matches(self, asset: str, days: tuple[date, date] | None = None) -> list[DayAccount]:
         return [*self.rows]
+
+    def rebuild_days(self, asset: str, first: date, last: date) -> Rebuilt:
+        return Rebuilt(first, last, (date(2026, 3, 1), date(2026, 3, 3)), missing=2, extra=1, kept_from=self.kept_from)
 
     def event_times(self, asset: str) -> tuple[int, int]:
         return self.times
@@ -128,11 +133,13 @@ def test_a_day_that_is_finalized_in_part_fails_with_a_warning() -> None:
         assert (name, [day for day, e in by_day.items() if e.passed]) == (name, final)
 
 
-def test_the_materialization_of_a_day_shows_whether_the_day_is_finalized() -> None:
+def test_the_materialization_of_a_day_shows_whether_the_day_is_finalized_and_which_days_were_rebuilt() -> None:
     """Dagster shows every partition of a run as materialized, even a day without rows, or one whose results are not all final."""
     fake = Engine((START, START + DAY), START + DAY + HOUR, [DayAccount("l", date(2026, 3, 1), accepted=1, matched=1)])
-    engine = Engines({"pairs": fake})
-    run = dg.materialize(_tables(join("pairs")), tags=range_tags("2026-03-01", "2026-03-03"), resources={"engine": engine})
+    engine = Engines({"pairs": fake, "others": replace(fake, kept_from=date(2026, 3, 2)), "all": replace(fake, kept_from=date(2026, 3, 1))})
+    rebuild = {"ops": {name: {"config": {"rebuild": True}} for name in ("pairs", "others", "all")}}
+    days, resources = range_tags("2026-03-01", "2026-03-03"), {"engine": engine}
+    run = dg.materialize(_tables(*map(join, rebuild["ops"])), tags=days, resources=resources, run_config=rebuild)
     by_day = {m.partition: m.metadata for m in run.asset_materializations_for_node("pairs")}
     assert {day: metadata["finalized"].value for day, metadata in by_day.items()} == {
         "2026-03-01": True,
@@ -141,6 +148,12 @@ def test_the_materialization_of_a_day_shows_whether_the_day_is_finalized() -> No
     }
     assert by_day["2026-03-01"]["accepted l"].value == 1
     assert by_day["2026-03-02"]["closed_to"].value == (START + DAY + HOUR) / 1000
+    found = {name: run.asset_materializations_for_node(name)[0].metadata for name in rebuild["ops"]}
+    assert {metadata["rebuilt"].value for metadata in found.values()} == {"2026-03-01, 2026-03-03"}
+    assert {metadata["rows_repaired"].value for metadata in found.values()} == {3}
+    assert {name: metadata["compared_from"].value for name, metadata in found.items() if "compared_from" in metadata} == {
+        "others": "2026-03-02"
+    }
 
 
 def test_a_run_accounts_for_the_days_of_the_rows_that_it_finalizes() -> None:
