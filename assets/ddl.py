@@ -58,8 +58,9 @@ _MOST_DIGITS, _LONGEST_NUMBER, _DEEPEST = 38, 9, 100
 """Limits: of the precision of a decimal, of the digits of a number in parentheses, and of the depth of nested types."""
 _BLANK = re.compile(r"(?:\s|--[^\n\r\\]*|/\*(?!\+)(?:(?!/\*|\*/).)*\*/)*", re.DOTALL)
 """White space and comments. Hints, comments within comments and comments with a backslash are left to Spark."""
-_TOKEN = re.compile(r"""`(?:[^`]|``)+`|'(?:[^'\\]|\\['\\])*'|"(?:[^"\\]|\\["\\])*"|[A-Za-z_0-9]+|[<>(),:]""")
-_ESCAPED = re.compile(r"""\\(['"\\])""")
+_TOKEN = re.compile(r"""`(?:[^`]|``)+`|'(?:[^'\\]|\\['\\]|'')*'|"(?:[^"\\]|\\["\\]|"")*"|[A-Za-z_0-9]+|[<>(),:]""")
+_ESCAPED = {"'": re.compile(r"""\\(['"\\])|'(')"""), '"': re.compile(r"""\\(['"\\])|"(")""")}
+"""A character that is escaped by a backslash or doubled, by the quote around the text."""
 
 
 class _UnreadError(TidemarkError, ValueError):
@@ -224,7 +225,7 @@ class _Reader:
         token = self._next()
         if token[0] not in "'\"":
             raise _UnreadError(token)
-        return _ESCAPED.sub(r"\1", token[1:-1])
+        return _ESCAPED[token[0]].sub(r"\1\2", token[1:-1])
 
     def _next(self) -> str:
         if self._at == len(self._tokens):

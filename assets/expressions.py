@@ -54,7 +54,8 @@ def check_row_by_row(parameter: str, expression: str) -> None:
 
 def reads_rows(node: exp.Expr) -> bool:
     """Whether a part of an expression reads several rows, or gives several: an aggregate, a window function or a generator."""
-    return isinstance(node, exp.AggFunc | exp.Window | exp.UDTF) or bool(function_names(node) & _ROWS)
+    is_any = isinstance(node, exp.Any) and not isinstance(node.parent, exp.Binary)  # `k LIKE ANY ('a', 'b')` is a comparison
+    return is_any or isinstance(node, exp.AggFunc | exp.Window | exp.UDTF) or bool(function_names(node) & _ROWS)
 
 
 def function_names(node: exp.Expr) -> set[str]:

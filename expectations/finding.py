@@ -68,7 +68,7 @@ def expectations_by_name(suite: ExpectationSuite) -> dict[str, Expectation]:
     for expectation in suite.expectations:
         name = check_name(expectation)
         if not _NAME.fullmatch(name):
-            raise ContractError(f"suite {suite.name!r}: the name of the check is {name!r}; legal: letters a to z, digits and '_'")
+            raise ContractError(f"suite {suite.name!r}: the name of the check is {name!r}; legal: letters a to z or A to Z, digits and '_'")
         if name in by_name:
             raise ContractError(
                 f"suite {suite.name!r}: the check {name!r} is that of two expectations; legal: a name for each. Give one of them another "

@@ -181,6 +181,9 @@ def gaps(top: TopN) -> Column:
     if top.function == "dense_rank":
         distinct = F.array_sort(F.array_distinct("ranks"))
         return distinct != F.sequence(F.lit(top.rank_start), F.lit(top.rank_start) + F.size(distinct) - 1)
-    behind = F.expr("transform(ranks, (r, i) -> r - size(filter(ranks, s -> s < r)))")
+    # as many rows have a smaller rank as the index of the first row with this rank
+    behind = F.expr(
+        "transform(filter(sequence(0, size(ranks) - 1), i -> i = 0 OR get(ranks, i) <> get(ranks, i - 1)), i -> get(ranks, i) - i)"
+    )
     lacks_first = (F.get("ranks", 0) > 1) if top.rank_start == 1 else F.lit(False)
     return lacks_first | (F.size(F.array_distinct(behind)) > 1)

@@ -2,7 +2,8 @@
 
 Rows of a log never change, so a check of single rows needs to see each row once. The evaluation of such a check records the last batch
 up to which all rows have passed, and Dagster's event log keeps it. All rows are checked again if the log was created again or restored
-from a backup, if the expectation changed, or in a run with the tag `FULL`.
+from a backup, if the expectation changed, if retention has removed the recorded batch from the ledger, if none of the last runs of the
+check has evaluated it, or in a run with the tag `FULL`.
 """
 
 import json

@@ -243,7 +243,7 @@ def _by_window(*key: str) -> list[Expectation]:
 
 
 def _results(*, or_equal: bool = False) -> list[Expectation]:
-    """What holds for every derived table."""
+    """What holds for every table of final results."""
     return [
         _not_null(RESULT_TIME, "It is the event time for readers of the table."),
         _not_null(FINAL_AT, "It decides the daily partition of the row."),

@@ -28,8 +28,9 @@ _IS_END, _END_COUNT = temporary("is_end"), temporary("ends")
 class CountWindowOperator:
     """The contract of an operator over windows that end by the rows of a key alone, in the order of arrival.
 
-    With `size`, window `n` ends with row `n * slide` of its key, and contains the `size` rows up to that one. With `ends_with`, it ends
-    with the `n`-th row for which the condition is true, and begins after the last row of window `n - 1`.
+    With `size`, window `n` ends with row `n * slide` of its key, and contains the last `size` rows up to that one, or all of them if the
+    key has fewer. With `ends_with`, it ends with the `n`-th row for which the condition is true, and begins after the last row of window
+    `n - 1`.
     """
 
     by: str | Sequence[str]

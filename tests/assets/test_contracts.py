@@ -95,6 +95,7 @@ ILLEGAL = [
             "k, k",
             "*",
             "every(k = '')",
+            "any(k = '')",
             "json_tuple(k, 'a')",
         ]
         for field, value in [("event_time", sql), ("rules", (RowRule("r", sql),)), ("watermark", Punctuated(sql))]

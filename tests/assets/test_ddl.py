@@ -21,6 +21,7 @@ VALID = [
     id STRING, -- it's the key
     price /* in euros,
     with cents */ DECIMAL(10, 2)/**/, note STRING COMMENT "the \\"note\\" -- it's free" -- the end""",
+    'id STRING COMMENT \'driver\'\'s ""id""\', k INT COMMENT """k"" isn\'\'t null"',
     "date date, timestamp timestamp, order int, group string, value double, key string, year int, end timestamp",
 ]
 OTHERS = ["a: int, b: string", "a INTERVAL DAY TO SECOND", "a VOID", "a INT /* /* */ b */"]

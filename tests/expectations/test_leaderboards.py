@@ -33,7 +33,7 @@ PARTITIONS = {
         "1 2 3 4": (False, True),
     },
     "range": {"2 3": (False, False), "3": (True, False)},
-    "rank": {"1 1 3": (False, False), "1 1 2": (True, False), "3 4": (True, True)},
+    "rank": {"1 1 3": (False, False), "1 1 1 3": (True, False), "1 1 2": (True, False), "3 4": (True, True)},
     "dense_rank": {"1 1 2 2 3": (False, False), "1 3": (True, False), "1 2 3 4": (False, True)},
 }
 """For each operator the ranks of partitions, and whether a partition has a gap and whether it has too many rows."""

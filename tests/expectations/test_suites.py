@@ -152,7 +152,7 @@ def test_two_expectations_with_the_same_name_are_refused() -> None:
 @pytest.mark.parametrize(
     ("name", "legal"),
     [
-        ("a b", "letters a to z, digits and '_'$"),
+        ("a b", "letters a to z or A to Z, digits and '_'$"),
         ("", "letters a to z"),
         ("straße", "letters a to z"),
         ("conservation_law", "a name other than conservation_law, .*, which Tidemark reserves for its own checks"),
