@@ -14,6 +14,9 @@ from platform_defs.monitoring.outcomes import FailureStreak, streaks
 from platform_defs.settings import Settings
 
 SENSOR = "alerts"
+_SENDING_S = 30.0
+"""For how long one evaluation starts to send messages. Dagster ends an evaluation after 60 s and then does not store its cursor, so that
+the next one would send all of them again."""
 _NO_HOOK = "no hook is set; legal: TIDEMARK_ALERT_WEBHOOK, TIDEMARK_ALERT_COMMAND, or TIDEMARK_ALERT_MAIL with TIDEMARK_ALERT_SMTP"
 
 
@@ -69,15 +72,17 @@ class Delivery:
     ui: str | None = None
     problems: list[str] = field(default_factory=list, init=False)
     _sent: int = field(default=0, init=False)
+    _sends_until_s: float = field(default=0.0, init=False)
     _failed_hooks: set[str] = field(default_factory=set, init=False)
     _undelivered: dict[str, str] = field(default_factory=dict, init=False)
 
     def send(self, streaks_by_subject: Mapping[str, FailureStreak]) -> None:
         """Send an alert for each subject that keeps failing, and a message for each that has succeeded since its alert.
 
-        Each hook sends each of them once. A hook that fails is not used again in this call. The next call sends what the hook did not
-        deliver, except the success of a subject that fails again.
+        Each hook sends each of them once. A hook that fails is not used again in this call, and after half a minute no hook is. The next
+        call sends what was not delivered, except the success of a subject that fails again.
         """
+        self._sends_until_s = time.monotonic() + _SENDING_S
         for subject in [*self.alerts_sent]:
             if subject not in streaks_by_subject:  # it was removed from the code location
                 del self.alerts_sent[subject]
@@ -117,7 +122,7 @@ class Delivery:
 
     def _deliver(self, name: str, alert: Alert) -> bool:
         """Send an alert by a hook; returns whether it was delivered."""
-        if name in self._failed_hooks:
+        if name in self._failed_hooks or time.monotonic() > self._sends_until_s:
             return False
         try:
             self.hooks[name](alert)

@@ -21,6 +21,7 @@ from platform_defs.engine.operations.freshness import Staleness
 from platform_defs.safe_text import one_line, without_credentials
 
 SENSOR = "freshness"
+_UNREADABLE = (TidemarkError, DeltaError, OSError)
 _AT_LEAST_EVERY_S = 3600
 """A state that does not change is reported once an hour, so that the event store grows little."""
 
@@ -87,22 +88,29 @@ def _newest_results(instance: dg.DagsterInstance, limits: Mapping[str, int]) -> 
 def evaluate_limits(engine: Engine, limits: Mapping[str, int]) -> dict[str, dict[str, Any]]:
     """The result of each table's check: `passed`, `severity`, `description` and `metadata`, from one snapshot of the lake.
 
-    The check of a table fails if this table, or a table that it reads, cannot be read.
+    The check of a table fails if this table, a table that it reads, or the ledger cannot be read.
     """
-    snapshot = engine.snapshot()
-    freshness, now = snapshot.freshness, snapshot.clock()
+    try:
+        snapshot = engine.snapshot()
+        freshness, now = snapshot.freshness, snapshot.clock()
+    except _UNREADABLE as error:
+        return {name: _unknown(limit, error) for name, limit in limits.items()}
     results = dict[str, dict[str, Any]]()
     for name, limit in limits.items():
         try:
             results[name] = _metadata_and_result(name, limit, freshness.waiting(name), now)
-        except (TidemarkError, DeltaError, OSError) as error:  # other tables are still evaluated
-            results[name] = {
-                "passed": False,
-                "severity": dg.AssetCheckSeverity.ERROR,
-                "description": f"It is not known how long rows have waited: {without_credentials(one_line(str(error)))}",
-                "metadata": {"limit_seconds": limit / 1000},
-            }
+        except _UNREADABLE as error:  # other tables are still evaluated
+            results[name] = _unknown(limit, error)
     return results
+
+
+def _unknown(limit: int, error: Exception) -> dict[str, Any]:
+    return {
+        "passed": False,
+        "severity": dg.AssetCheckSeverity.ERROR,
+        "description": f"It is not known how long rows have waited: {without_credentials(one_line(str(error)))}",
+        "metadata": {"limit_seconds": limit / 1000},
+    }
 
 
 def _metadata_and_result(name: str, limit: int, waiting: Staleness | None, now: int) -> dict[str, Any]:

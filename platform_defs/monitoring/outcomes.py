@@ -26,8 +26,8 @@ _LONG_S, _MOST_STREAM_RUNS = 86_400.0, 200
 """Failures of a stream before a run that lasted a day are not counted with those after it, however that run ended; and how many of its
 runs are looked at, cancelled ones included. A run of a few minutes is no reason to forget failures: a stream may fail every 15 minutes."""
 _AT_ONCE, _MOST_RECORDS = 200, 10_000
-"""The number of records of a check that are read at once, and the most that are read. A run makes a record for each day; a stream makes
-more and more of them."""
+"""The number of records of a check that are read at once, and the most that are read. A run makes a record for each day, and a later
+evaluation of the day in the same run replaces it."""
 _AT_FIRST = {LAW, FRESH}
 """Checks for which one failure is enough for an alert: a stream that violates the law is not restarted, and `fresh` has its own limit."""
 _FROM_THE_UI = "__ASSET_JOB"
@@ -131,12 +131,13 @@ def _of_check(instance: DagsterInstance, key: dg.AssetCheckKey, after: int) -> F
     if not runs:
         return None
     failures = [*takewhile(lambda of_run: any(map(_is_failure, of_run)), runs)][:after]
-    run_id, first = runs[0][0].run_id or None, runs[0][0]
+    run_id = runs[0][0].run_id or None
     if not failures:
-        return FailureStreak(0, False, first.create_timestamp, run_id)
+        return FailureStreak(0, False, max(map(_evaluated_s, runs[0])), run_id)
     is_failing = len(failures) >= after or run_id is None or key.name in _AT_FIRST
     shown_record = next(record for record in failures[0] if _is_failure(record))
-    return FailureStreak(len(failures), is_failing, failures[-1][-1].create_timestamp, run_id, _description(shown_record))
+    since_s = min(_evaluated_s(record) for record in failures[-1] if _is_failure(record))
+    return FailureStreak(len(failures), is_failing, since_s, run_id, _description(shown_record))
 
 
 def _newest_runs(instance: DagsterInstance, key: dg.AssetCheckKey, most: int) -> list[list[AssetCheckExecutionRecord]]:
@@ -155,6 +156,11 @@ def _newest_runs(instance: DagsterInstance, key: dg.AssetCheckKey, most: int) ->
 def _is_failure(record: AssetCheckExecutionRecord) -> bool:
     evaluation = _evaluation(record)
     return evaluation is not None and not evaluation.passed and evaluation.severity == dg.AssetCheckSeverity.ERROR
+
+
+def _evaluated_s(record: AssetCheckExecutionRecord) -> float:
+    """When a check was evaluated, in epoch s. `create_timestamp` is when the run planned it, or evaluated it for the first time."""
+    return record.event.timestamp if record.event else record.create_timestamp
 
 
 def _description(record: AssetCheckExecutionRecord) -> str | None:

@@ -14,9 +14,11 @@ from dagster._core.types.loadable_target_origin import LoadableTargetOrigin
 
 from platform_defs.engine import LawError
 from platform_defs.engine.lake.errors import LakeError
+from platform_defs.monitoring import alert_sensor as sensor_module
 from platform_defs.monitoring import hooks
-from platform_defs.monitoring.alert_sensor import alert_sensor, label_of
-from platform_defs.monitoring.outcomes import streaks
+from platform_defs.monitoring.alert import Alert
+from platform_defs.monitoring.alert_sensor import Delivery, alert_sensor, label_of
+from platform_defs.monitoring.outcomes import FailureStreak, streaks
 from platform_defs.settings import Settings
 from tests.platform_defs.monitoring.test_hooks import Webhook, running
 
@@ -251,6 +253,24 @@ def test_a_later_result_of_a_day_in_the_same_run_replaces_the_earlier_one(instan
     assert streaks(instance, repository, None, 1, NOW_S)["check unique of rows"].failures == 0
 
 
+def test_a_failure_is_as_old_as_its_evaluation_not_as_the_first_one_of_the_day(instance, repository) -> None:
+    """A stream evaluates the days of its only run again and again."""
+
+    def evaluate(day: int, passed: bool, at_s: float) -> None:
+        evaluation = AssetCheckEvaluation(dg.AssetKey("rows"), "unique", passed, {}, partition=f"2026-03-0{day}")
+        event = dg.DagsterEvent(dg.DagsterEventType.ASSET_CHECK_EVALUATION.value, "stream", event_specific_data=evaluation)
+        instance.report_dagster_event(event, run_id="the stream", timestamp=at_s)
+
+    for day, passed, at_s in ((1, True, 100.0), (2, True, 150.0), (1, False, 200.0), (3, False, 300.0), (2, True, 350.0)):
+        evaluate(day, passed, at_s)
+    found = streaks(instance, repository, None, 1, NOW_S)["check unique of rows"]
+    assert (found.failures, found.since_s) == (1, 200.0)
+    evaluate(1, True, 400.0)
+    evaluate(3, True, 450.0)
+    found = streaks(instance, repository, None, 1, NOW_S)["check unique of rows"]
+    assert (found.failures, found.since_s) == (0, 450.0)
+
+
 def test_several_days_of_one_run_are_one_failure(instance, repository) -> None:
     run_id = _run(repository, instance, "checks", passed=False)
     for day in ("2026-03-01", "2026-03-02", "2026-03-03"):
@@ -316,6 +336,26 @@ def test_failures_after_a_success_that_one_hook_did_not_report_are_a_new_alert(i
     assert [alert["state"] for alert in alerts] == ["failing", "recovered", "failing"]
     assert alerts[0]["since_s"] < alerts[2]["since_s"]
     assert ["succeeds again" in body["text"] for _, _, body in webhook.posts] == [False, True, False]
+
+
+def test_what_takes_too_long_for_one_tick_is_sent_at_the_next(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dagster ends a tick after 60 s and then forgets which alerts were sent."""
+    now_s, sent = 0.0, list[str]()
+
+    def hook(alert: Alert) -> None:
+        nonlocal now_s
+        now_s += 9.0
+        sent.append(alert.subject)
+
+    monkeypatch.setattr(sensor_module, "time", SimpleNamespace(monotonic=lambda: now_s))
+    failing, cursor = {f"job {n}": FailureStreak(1, True, 0.0) for n in range(6)}, dict[str, Any]()
+    for _ in range(3):
+        delivery = Delivery({"command": hook}, cursor)
+        begun_s = now_s
+        delivery.send(failing)
+        assert now_s - begun_s < 40.0
+    assert sent == [*failing]
+    assert delivery.summary == "; ".join(f"failing: {subject}" for subject in failing)
 
 
 def test_without_a_hook_the_sensor_states_how_to_set_one(instance, repository) -> None:

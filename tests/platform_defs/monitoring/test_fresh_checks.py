@@ -10,6 +10,7 @@ from dagster import AssetCheckEvaluation
 from assets.pipeline import Pipeline
 from platform_defs.definitions import build
 from platform_defs.engine import Engine
+from platform_defs.engine.ledger.store import TABLE as LEDGER
 from platform_defs.monitoring.fresh_checks import evaluate_limits, fresh_checks, fresh_sensor, limits_of
 from platform_defs.settings import Settings
 from tests.support.bare_lake import bare_engine, commit_batch, commit_step
@@ -75,6 +76,14 @@ def test_a_table_fails_when_rows_have_waited_for_longer_than_the_limit(engine: E
     assert not found["passed"]
     assert found["description"] == "Rows have waited for 1 h, with a limit of 10 min: source r holds back its watermark."
     assert found["metadata"]["held_back_by"] == "r"
+
+
+def test_a_ledger_that_cannot_be_read_fails_the_checks(engine: Engine) -> None:
+    log = Path(engine.lake.path(LEDGER)) / "_delta_log"
+    [*sorted(log.glob("*.json"))][-1].write_text("no JSON", "utf-8")
+    found = evaluate_limits(engine, LIMITS)["pairs"]
+    assert not found["passed"]
+    assert found["description"].startswith("It is not known how long rows have waited: ")
 
 
 def test_a_run_evaluates_the_check_without_spark(engine: Engine, clock: Clock, instance: dg.DagsterInstance) -> None:
