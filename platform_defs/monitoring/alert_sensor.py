@@ -125,12 +125,14 @@ class Delivery:
         if name in self._failed_hooks or time.monotonic() > self._sends_until_s:
             return False
         try:
-            self.hooks[name](alert)
+            problem = self.hooks[name](alert)
         except HookError as error:
             self._failed_hooks.add(name)
             self.problems.append(str(error))
             return False
         self._sent += 1
+        if problem is not None and problem not in self.problems:
+            self.problems.append(problem)
         return True
 
     def _url(self, run_id: str | None) -> str | None:

@@ -9,6 +9,7 @@ import subprocess
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Mapping
+from contextlib import closing, suppress
 from email.message import EmailMessage
 from functools import partial
 from http.client import HTTPException
@@ -24,7 +25,8 @@ TIMEOUT_S = 10.0
 _SMTP_PORT, _SMTPS_PORT = 587, 465
 _THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
 
-Hook = Callable[[Alert], None]
+Hook = Callable[[Alert], str | None]
+"""Delivers an alert; returns what went wrong although it was delivered."""
 
 
 class HookError(TidemarkError, RuntimeError):
@@ -94,15 +96,15 @@ def _run(command: str, alert: Alert) -> None:
         raise error_of_command(f"it ended with exit code {process.returncode}", "Run it in a shell to see its error")
 
 
-def _mail(server: str, sender: str, recipients: str, alert: Alert) -> None:
-    """Send a mail. A password is sent only over TLS, or to this machine."""
+def _mail(server: str, sender: str, recipients: str, alert: Alert) -> str | None:
+    """Send a mail; returns which recipients the server refuses. A password is sent only over TLS, or to this machine."""
     url, message = urlsplit(server), EmailMessage()
     message["Subject"], message["From"], message["To"] = one_line(alert.title), sender, recipients
     message.set_content(alert.text)
     host, context = url.hostname or "", ssl.create_default_context()
     error_of_server = partial(HookError.of, f"mail server {host}", way_out="TIDEMARK_ALERT_SMTP sets its URL")
     try:
-        with _connect(url.scheme, host, url.port, context) as smtp:
+        with closing(_connect(url.scheme, host, url.port, context)) as smtp:
             if url.scheme == "smtp" and smtp.has_extn("starttls"):
                 smtp.starttls(context=context)
                 smtp.ehlo()
@@ -110,11 +112,16 @@ def _mail(server: str, sender: str, recipients: str, alert: Alert) -> None:
                 raise error_of_server(reason="it offers no STARTTLS, so no password was sent")
             if url.username is not None:
                 smtp.login(unquote(url.username), unquote(url.password or ""))
-            smtp.send_message(message)
+            refused = smtp.send_message(message)
+            with suppress(OSError, smtplib.SMTPException):  # the server has the mail, however the session ends
+                smtp.quit()
+    except smtplib.SMTPRecipientsRefused:
+        raise error_of_server(reason="it refuses every address of TIDEMARK_ALERT_MAIL") from None
     except smtplib.SMTPResponseException as error:  # the text of the server may quote the user
         raise error_of_server(reason=f"it answered {error.smtp_code}") from None
     except (OSError, ValueError, smtplib.SMTPException) as error:  # ValueError: a host, a user or a password that cannot be encoded
         raise error_of_server(reason=_reason(error)) from None
+    return f"the mail server {host} refuses {one_line(', '.join(refused))} of TIDEMARK_ALERT_MAIL" if refused else None
 
 
 def _connect(scheme: str, host: str, port: int | None, context: ssl.SSLContext) -> smtplib.SMTP:

@@ -358,6 +358,12 @@ def test_what_takes_too_long_for_one_tick_is_sent_at_the_next(monkeypatch: pytes
     assert delivery.summary == "; ".join(f"failing: {subject}" for subject in failing)
 
 
+def test_what_went_wrong_with_a_delivered_message_is_in_the_tick() -> None:
+    delivery = Delivery({"mail": lambda _: "one address is refused"}, {})
+    delivery.send({f"job {n}": FailureStreak(1, True, 0.0) for n in range(2)})
+    assert delivery.summary == "2 sent; failing: job 0; failing: job 1; one address is refused"
+
+
 def test_without_a_hook_the_sensor_states_how_to_set_one(instance, repository) -> None:
     with dg.build_sensor_context(instance=instance, repository_def=repository) as context:
         result = alert_sensor(Settings()).evaluate_tick(context)

@@ -71,11 +71,11 @@ class Mailbox(socketserver.ThreadingTCPServer):
 
     daemon_threads = True
 
-    def __init__(self, login: str = "235 ok") -> None:
+    def __init__(self, login: str = "235 ok", ends: str = "221 bye", refused: str = "nobody") -> None:
         self.lines: list[str] = []
         server = self
 
-        answers = {"EHLO": "250-here\r\n250 AUTH PLAIN", "AUTH": login, "DATA": "354 go on", "QUIT": "221 bye"}
+        answers = {"EHLO": "250-here\r\n250 AUTH PLAIN", "AUTH": login, "DATA": "354 go on", "QUIT": ends}
 
         class Handler(socketserver.StreamRequestHandler):
             def handle(self) -> None:
@@ -83,7 +83,8 @@ class Mailbox(socketserver.ThreadingTCPServer):
                 verb = ""
                 while verb != "QUIT" and (line := self._line()):
                     verb = line.split(" ", 1)[0].upper()
-                    self.wfile.write(f"{answers.get(verb, '250 ok')}\r\n".encode())
+                    answer = "550 unknown" if verb == "RCPT" and refused in line else answers.get(verb, "250 ok")
+                    self.wfile.write(f"{answer}\r\n".encode())
                     if verb == "DATA":
                         while self._line() != ".":
                             pass
@@ -99,9 +100,9 @@ class Mailbox(socketserver.ThreadingTCPServer):
         return f"smtp://{user}127.0.0.1:{self.server_address[1]}"
 
 
-def _send(alert: Alert = ALERT, **values: Any) -> None:
+def _send(alert: Alert = ALERT, **values: Any) -> str | None:
     [hook] = hooks_of(Settings(**values)).values()
-    hook(alert)
+    return hook(alert)
 
 
 def test_no_hook_is_set_by_default() -> None:
@@ -175,7 +176,8 @@ def test_a_command_that_cannot_be_started_is_an_error(monkeypatch: pytest.Monkey
 
 def test_a_mail_has_the_title_and_the_text() -> None:
     with running(Mailbox()) as server:
-        _send(alert_mail="a@b.invalid,c@d.invalid", alert_smtp=server.url("user:p%40ss@"), alert_mail_from="tidemark@b.invalid")
+        values = {"alert_smtp": server.url("user:p%40ss@"), "alert_mail_from": "tidemark@b.invalid"}
+        assert _send(alert_mail="a@b.invalid,c@d.invalid", **values) is None
     head = ["Subject: Tidemark: job advance fails", "From: tidemark@b.invalid", "To: a@b.invalid, c@d.invalid"]
     assert {*head, *TEXT.split("\n")} <= {*server.lines}
     assert [line for line in server.lines if line.lower().startswith(("mail", "rcpt"))] == [
@@ -190,6 +192,20 @@ def test_a_login_that_is_refused_is_an_error_without_the_password() -> None:
     with running(Mailbox("535 no s3cret")) as server, pytest.raises(HookError, match="it answered 535") as refused:
         _send(alert_mail="a@b.invalid", alert_smtp=server.url("user:s3cret@"))
     assert "s3cret" not in str(refused.value)
+
+
+def test_a_mail_that_the_server_has_accepted_is_delivered_however_the_session_ends() -> None:
+    with running(Mailbox(ends="421 closing")) as server:
+        assert _send(alert_mail="a@b.invalid", alert_smtp=server.url()) is None
+    assert "QUIT" in [line.upper() for line in server.lines]
+
+
+def test_recipients_that_the_server_refuses_are_reported() -> None:
+    with running(Mailbox(refused="c@d")) as server:
+        problem = _send(alert_mail="a@b.invalid,c@d.invalid", alert_smtp=server.url())
+    assert problem == "the mail server 127.0.0.1 refuses c@d.invalid of TIDEMARK_ALERT_MAIL"
+    with running(Mailbox(refused="@")) as server, pytest.raises(HookError, match="it refuses every address of TIDEMARK_ALERT_MAIL"):
+        _send(alert_mail="a@b.invalid,c@d.invalid", alert_smtp=server.url())
 
 
 def test_a_password_is_not_sent_in_clear_text_to_another_machine(monkeypatch: pytest.MonkeyPatch) -> None:
