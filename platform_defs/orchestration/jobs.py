@@ -12,7 +12,7 @@ from assets.factories.partitions import days_in_tags, partitioned_range, range_o
 from assets.factories.pool import SPARK
 from operators.errors import OperatorError
 from platform_defs.engine import Engine, MaintenanceError
-from platform_defs.engine.operations.export import ViewError, view_of
+from platform_defs.engine.operations.export import ExportFolderError, ViewError, view_of
 from platform_defs.engine.operations.maintenance import Maintained, retention_of
 
 RETRIES = dg.RetryPolicy(max_retries=2, delay=15, backoff=dg.Backoff.EXPONENTIAL, jitter=dg.Jitter.PLUS_MINUS)
@@ -43,7 +43,7 @@ def maintain(context: dg.OpExecutionContext) -> None:
     by_table = {outcome.table: outcome.failed or outcome.left or _outcome_text(outcome) for outcome in outcomes}
     try:
         MaintenanceError.check(outcomes)
-    except MaintenanceError as error:  # a failed op has no output that could have metadata
+    except MaintenanceError as error:  # a failed op has no output with metadata; a retry would maintain all other tables once more
         raise dg.Failure(str(error), metadata=by_table, allow_retries=False) from error
     context.add_output_metadata(by_table)
 
@@ -75,6 +75,8 @@ def export_table(context: dg.OpExecutionContext, config: ExportConfig) -> None:
     try:
         view = view_of(config.table, config.early, config.as_of, config.event_times_to)
         metadata = context.resources.engine.views.export(view, config.folder)
+    except ExportFolderError:  # the store may be reachable at a retry
+        raise
     except (ViewError, OperatorError) as error:  # a wrong value stays wrong, however often it is tried
         raise dg.Failure(str(error), allow_retries=False) from error
     context.add_output_metadata(metadata)

@@ -53,6 +53,10 @@ class ViewError(TidemarkError, ValueError):
         return cls(f"`folder` is {without_credentials(folder)!r}; legal: {legal}")
 
 
+class ExportFolderError(ViewError):
+    """The target folder cannot be written to now, for a reason that may pass: its store, its disk or its permissions."""
+
+
 @dataclass(frozen=True)
 class View:
     """Which rows of a table to read.
@@ -131,14 +135,15 @@ def export(rows: DataFrame, lake: Lake, folder: str) -> dict[str, Any]:
     The files of earlier exports are deleted after the table's retention; see `delete_old_files`.
 
     Raises:
-        ViewError: the folder is not a valid path, overlaps the lake, or cannot be written to.
+        ViewError: the folder is not a valid path, or overlaps the lake.
+        ExportFolderError: the folder cannot be written to.
     """
     try:
         path = require_outside(canonical(folder), lake.root)
     except PathError as error:
         raise ViewError.bad_folder(folder, error.legal) from None
     if (fault := write_fault(rows.sparkSession, path)) is not None:
-        raise ViewError.bad_folder(folder, fault)
+        raise ExportFolderError.bad_folder(folder, fault)
     delete_old_files(path, lake.storage_options)
     rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true").save(path)
     return {"folder": path, "rows": rows.sparkSession.read.format("delta").load(path).count()}

@@ -17,7 +17,7 @@ from platform_defs.cli.commands import app
 from platform_defs.engine.lake.missing_files import naming_lost_files
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.operations import export as operation
-from platform_defs.engine.operations.export import View, ViewError, delete_old_files, view_of
+from platform_defs.engine.operations.export import ExportFolderError, View, ViewError, delete_old_files, view_of
 from platform_defs.engine.operations.publish import PublishError
 from tests.conftest import MakeEngine
 from tests.support.bare_lake import bare_engine
@@ -132,7 +132,7 @@ def test_a_store_that_refuses_an_export_is_not_the_store_of_the_lake(monkeypatch
     monkeypatch.setattr(operation, "hadoop_file", fail)
     lake, rows = Lake("s3a://prod/lake"), cast(Any, SimpleNamespace(sparkSession=None))
     with (
-        pytest.raises(ViewError, match=rf"`folder` is 's3a://typo/copy'; legal: a folder or a bucket to .* \({error}\)"),
+        pytest.raises(ExportFolderError, match=rf"`folder` is 's3a://typo/copy'; legal: a folder or a bucket to .* \({error}\)"),
         naming_lost_files(lake, []),
     ):
         operation.export(rows, lake, "s3a://typo/copy")

@@ -7,8 +7,8 @@ import dagster as dg
 import pytest
 
 from platform_defs.engine.formats.delta_change_feed import LandedVersion
-from platform_defs.engine.operations.export import View, ViewError
-from platform_defs.orchestration.jobs import export_job, land_changes_job
+from platform_defs.engine.operations.export import ExportFolderError, View, ViewError
+from platform_defs.orchestration.jobs import ExportConfig, export_job, export_table, land_changes_job
 
 
 def _export(**config: Any) -> tuple[dg.ExecuteInProcessResult, list[tuple[View, str]]]:
@@ -49,6 +49,18 @@ def test_an_illegal_export_fails_without_a_retry_and_names_the_legal_values(conf
     assert exported == []
     assert message in _failure(done)
     assert not [e for e in done.all_events if e.event_type_value == "STEP_UP_FOR_RETRY"]
+
+
+def test_an_export_to_a_store_that_cannot_be_reached_is_retried() -> None:
+    def export(_: View, folder: str) -> dict[str, Any]:
+        raise ExportFolderError.bad_folder(folder, "a folder that can be written to (Connection refused)")
+
+    engine = SimpleNamespace(views=SimpleNamespace(export=export))
+    with (
+        dg.build_op_context(resources={"engine": engine}) as context,
+        pytest.raises(ExportFolderError, match="Connection refused"),  # not a `Failure` that allows no retry
+    ):
+        export_table(context, ExportConfig(table="total", folder="s3a://bucket/copy"))
 
 
 def test_changes_land_in_a_known_source_and_an_unknown_source_is_refused() -> None:
