@@ -84,7 +84,7 @@ def _import_module(target: str, name: str) -> ModuleType:
 
 def _read_declared(target: str, file: Path, parse: Callable[[str], Pipeline]) -> Pipeline:
     try:
-        text = file.read_text("utf-8")
+        text = file.read_text("utf-8-sig")  # editors of Windows may add a byte order mark
     except (OSError, UnicodeDecodeError) as error:
         reason = (isinstance(error, OSError) and error.strerror) or str(error)
         raise PipelineError.of(target, f"the file cannot be read: {reason}") from error

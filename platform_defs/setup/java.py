@@ -80,12 +80,14 @@ def java_homes() -> Iterator[Path]:
 
 
 def java_version(home: Path) -> int | None:
-    """The major version of the Java in `home`; None if there is no Java."""
-    program = home / "bin" / ("java.exe" if sys.platform == "win32" else "java")
-    if not program.is_file():
+    """The major version of the Java in `home`; None if there is no Java that this user can run."""
+    program, release = home / "bin" / ("java.exe" if sys.platform == "win32" else "java"), home / "release"
+    try:
+        if not program.is_file():
+            return None
+        release_match = _RELEASE.search(release.read_text(encoding="utf-8", errors="replace")) if release.is_file() else None
+    except OSError:  # such as a folder that this user cannot read
         return None
-    release = home / "release"
-    release_match = _RELEASE.search(release.read_text(encoding="utf-8", errors="replace")) if release.is_file() else None
     match = release_match or _PRINTED.search(_output_of(program, "-version"))
     return int(match[1]) if match else None
 

@@ -70,7 +70,7 @@ def prepare(data: Path, landing: Path, parts: int = 1, arrival: Literal["by_time
         The number of rows of each source, and of those without a time.
 
     Raises:
-        OlistError: a file or column is missing, or an argument is illegal.
+        OlistError: a file, a column or a field is missing, or an argument is illegal.
         InputExistsError: the landing folder contains files with these names and other content.
     """
     if parts < 1 or arrival not in ("by_time", "as_is"):
@@ -111,6 +111,9 @@ def _read(path: Path, columns: Sequence[str]) -> list[Row]:
         raise OlistError(f"{path} has no column {missing}; it has {found}")
     if not rows:
         raise OlistError(f"{path} has no rows; its columns are {found}")
+    for number, row in enumerate(rows, 1):
+        if None in row or None in row.values():  # as DictReader shows too many fields, and too few
+            raise OlistError(f"row {number} of {path} does not have {len(found)} fields; the file may be incomplete. Download it again")
     return rows
 
 

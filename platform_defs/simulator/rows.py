@@ -6,11 +6,9 @@ from datetime import timedelta
 from json import JSONEncoder
 from random import Random
 
-from platform_defs.simulator.shop import EPOCH, HOUR, MINUTE, NOT_CLEAN, Kind, Shop
+from platform_defs.simulator.shop import EPOCH, FUTURE_YEAR, HOUR, MINUTE, NOT_CLEAN, Kind, Shop
 
 _encode = JSONEncoder(ensure_ascii=False).encode
-_FUTURE_YEAR = 2096
-"""The year of rows with the kind `future`; a leap year, so that it has every day."""
 
 
 @dataclass(slots=True, eq=False)
@@ -75,7 +73,7 @@ def simulate_arrivals(shop: Shop, rng: Random, rows: list[Row], time_field: str)
 
 def _line(row: Row, time_field: str, number: int) -> str:
     stamp, sign = iso(row.time), "-" if row.kind == "rule_breaking" else ""
-    event_time = None if row.kind == "null_time" else f"{_FUTURE_YEAR}{stamp[4:]}" if row.kind == "future" else stamp
+    event_time = None if row.kind == "null_time" else f"{FUTURE_YEAR}{stamp[4:]}" if row.kind == "future" else stamp
     line = _encode({**row.fields, row.measure: sign + row.fields[row.measure], time_field: event_time})
     if row.kind != "malformed":
         return line

@@ -21,6 +21,8 @@ SOURCES: tuple[Source, ...] = ("orders", "payments", "order_items", "clicks", "o
 QUARANTINED: tuple[Kind, ...] = ("malformed", "null_time", "future", "rule_breaking")
 NOT_CLEAN: tuple[Kind, ...] = ("late", "duplicate", *QUARANTINED)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+FUTURE_YEAR = 2096
+"""The year of rows with the kind `future`; a leap year, so that it has every day."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -68,10 +70,8 @@ class Shop:
     orphan: float = 0.02
 
     def __post_init__(self) -> None:
-        try:
-            date.fromisoformat(self.day)
-        except (TypeError, ValueError):
-            raise ShopError.bad_value("day", self.day, "a day such as '2026-03-01'") from None
+        if not _is_day(self.day):
+            raise ShopError.bad_value("day", self.day, f"a day such as '2026-03-01', before {FUTURE_YEAR}")
         for name, least in (("orders", 1), ("parts", 1), ("within_ms", 0), ("jitter_ms", 0), ("clicks_per_order", 0)):
             if getattr(self, name) < least:
                 raise ShopError.bad_value(name, getattr(self, name), f"{least} or more")
@@ -98,6 +98,14 @@ class Shop:
     def lag(self) -> int:
         """The shortest delay with which a late row arrives, in ms: longer than a part, an hour, and the gaps between few orders."""
         return self.span // self.parts + max(70 * MINUTE, 20 * self.span // self.orders)
+
+
+def _is_day(text: str) -> bool:
+    """Whether a text is a day in the form that the ids contain, before the rows of kind `future`. Other forms of ISO 8601 are none."""
+    try:
+        return str(date.fromisoformat(text)) == text and int(text[:4]) < FUTURE_YEAR
+    except (TypeError, ValueError):
+        return False
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -31,6 +31,7 @@ def archive_classes(folder: Path = HOME) -> Path | None:
     Raises:
         JavaNotFound: there is no Java.
         JarError: a pinned JAR is missing.
+        TimeoutError: the JVM does not end; its archive may be incomplete, and is deleted.
     """
     file = class_archive(find_java(), folder)
     if file.is_file():
@@ -75,6 +76,8 @@ def _end(spark: SparkSession) -> None:
         process.wait(_WAIT_S)
     except subprocess.TimeoutExpired:
         process.kill()
+        process.wait()
+        raise TimeoutError(f"the JVM did not end within {_WAIT_S} s") from None
 
 
 def main() -> int:

@@ -70,7 +70,7 @@ def delete_all(gateway: Any) -> None:
     finalized = [reference() for reference in [*ThreadSafeFinalizer.finalizers.values()]]
     names = [java_object._target_id for java_object in finalized if java_object is not None]
     waiting = gateway._gateway_client.finalizer_deque
-    names += [waiting.pop()[1] for _ in range(len(waiting))]
+    names += _drained(waiting)
     with suppress(Py4JError, OSError):
         _deletion(gateway)(names)
 
@@ -136,8 +136,17 @@ def _delete_often(gateway: Any, waiting: _ObjectsToDelete) -> None:
         delete = _deletion(gateway)
         while True:
             if len(waiting) >= _MANY_OBJECTS:
-                delete([waiting.pop()[1] for _ in range(len(waiting))])
+                delete(_drained(waiting))
             time.sleep(_INTERVAL_S)
+
+
+def _drained(waiting: deque[tuple[Any, str]]) -> list[str]:
+    """Remove and return the names of the waiting objects. Another thread may remove some meanwhile."""
+    names = list[str]()
+    with suppress(IndexError):
+        while True:
+            names.append(waiting.pop()[1])
+    return names
 
 
 def _deletion(gateway: Any) -> Callable[[Iterable[str]], None]:

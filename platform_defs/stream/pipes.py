@@ -47,8 +47,8 @@ def run_launched(values: Settings, engine: Engine, pipes: PipesContext) -> None:
     An error of Tidemark, such as a violated conservation law or a table that could not be advanced, is sent to the run, which then fails.
     This process ends without an error, since Pipes drops the messages of a process that fails.
     """
-    reports = DagsterReports(_Launched(pipes), engine, daily_partitions(values, configured_pipeline(values)), interval_s=60.0)
     try:
+        reports = DagsterReports(_Launched(pipes), engine, daily_partitions(values, configured_pipeline(values)), interval_s=60.0)
         with reports.stored_at_end():
             StreamRun(engine, reports).run(StreamTrigger.read(AVAILABLE_NOW))
     except LawError as error:

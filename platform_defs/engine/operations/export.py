@@ -1,7 +1,7 @@
 """Views of a table (its present or earlier rows, or its rows with early results), and their export as a Delta table."""
 
 import logging
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -11,6 +11,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 
+from assets.contracts import DerivedAsset
 from operators.errors import TidemarkError
 from platform_defs.engine.formats.files import hadoop_file
 from platform_defs.engine.lake.compaction import delete_removed_files
@@ -73,11 +74,12 @@ class View:
     as_of: int | None = None
     event_times_to: int | None = None
 
-    def check(self, lake: Lake, tables: Iterable[str]) -> None:
-        """Raise `ViewError` if no derived table has the name, or if its present rows are asked for and it has no step yet."""
+    def check(self, lake: Lake, tables: Mapping[str, DerivedAsset]) -> None:
+        """Raise `ViewError` if no derived table has the name, or if its present rows or early results are asked for and it has none yet."""
         if self.table not in tables:
             raise ViewError.no_table(self.table, [*tables])
-        if self.is_present and not lake.exists(self.table):
+        early = [tables[self.table].early] if self.early else []
+        if (self.is_present or self.early) and not any(lake.exists(name) for name in (self.table, *early)):
             raise ViewError.no_rows(self.table)
 
     @property

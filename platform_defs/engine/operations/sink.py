@@ -74,10 +74,18 @@ class SinkError(TidemarkError, RuntimeError):
 
     @classmethod
     def no_avro_name(cls, asset: str, columns: Sequence[str]) -> "SinkError":
-        """Columns have names that Avro does not allow."""
+        """Columns, or fields in them, have names that Avro does not allow."""
         return cls(
             f"the columns {', '.join(columns)} of {asset} cannot be fields of an Avro record; legal: letters a to z, digits and '_', not "
             "starting with a digit. Rename them in the operator, or set the sink's `format` to json"
+        )
+
+    @classmethod
+    def no_avro_map(cls, asset: str, columns: Sequence[str]) -> "SinkError":
+        """Columns have maps that Avro does not allow."""
+        return cls(
+            f"the columns {', '.join(columns)} of {asset} have maps whose keys are no strings; legal: maps with strings as keys. Convert "
+            "the keys in the operator, or set the sink's `format` to json"
         )
 
     @classmethod

@@ -6,7 +6,7 @@ the registered schema, each column that may be null has the default null, so tha
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal, cast
@@ -14,7 +14,7 @@ from typing import Any, Literal, cast
 from pyspark.sql import Column, SparkSession
 from pyspark.sql import functions as F
 from pyspark.sql.avro.functions import to_avro
-from pyspark.sql.types import StructType
+from pyspark.sql.types import ArrayType, DataType, MapType, StringType, StructType
 
 from operators.changelog import as_json
 from operators.columns import quoted
@@ -49,17 +49,20 @@ class Encoding:
             columns: the columns.
 
         Raises:
-            SinkError: a column has a name that Avro does not allow.
+            SinkError: a column, or a field in it, has a name or a type that Avro does not allow.
             RegistryError: the registry cannot be reached, or refuses the schema.
         """
         if self.sink.format == "json":
             return as_json(columns)
-        if illegal := [column for column in columns if not _AVRO_NAME.fullmatch(column)]:
+        struct = StructType([rows[column] for column in columns])
+        if illegal := [name for name in _field_names(struct) if not _AVRO_NAME.fullmatch(name)]:
             raise SinkError.no_avro_name(self.asset, illegal)
+        if illegal := [column for column in columns if any(map(_is_no_avro_map, _types(rows[column].dataType)))]:
+            raise SinkError.no_avro_map(self.asset, illegal)
         row = F.struct(*quoted(columns))
         if self.sink.registry is None:
             return to_avro(row)
-        schema = self._schema(part, StructType([rows[column] for column in columns]))
+        schema = self._schema(part, struct)
         schema_id = self._register(f"{self.sink.topic}-{part}", schema)
         return F.concat(F.lit(b"\0" + schema_id.to_bytes(4, "big")), to_avro(row, schema))
 
@@ -75,6 +78,28 @@ class Encoding:
         name = f"{self.asset}_key" if part == "key" else self.asset
         converters = jvm.org.apache.spark.sql.avro.SchemaConverters
         return json.dumps(_add_null_defaults(json.loads(converters.toAvroType(spark_type, False, name, _NAMESPACE).toString())))
+
+
+def _types(kind: DataType) -> Iterator[DataType]:
+    """A type, and the types nested in it."""
+    yield kind
+    if isinstance(kind, StructType):
+        parts = [nested.dataType for nested in kind]
+    elif isinstance(kind, ArrayType):
+        parts = [kind.elementType]
+    else:
+        parts = [kind.keyType, kind.valueType] if isinstance(kind, MapType) else []
+    for part in parts:
+        yield from _types(part)
+
+
+def _field_names(struct: StructType) -> list[str]:
+    """The names of the fields of a struct, and of those nested in it."""
+    return [field.name for kind in _types(struct) if isinstance(kind, StructType) for field in kind]
+
+
+def _is_no_avro_map(kind: DataType) -> bool:
+    return isinstance(kind, MapType) and not isinstance(kind.keyType, StringType)
 
 
 def _add_null_defaults(schema: Any) -> Any:

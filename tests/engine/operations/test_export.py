@@ -111,7 +111,7 @@ def test_files_of_earlier_exports_are_deleted_after_their_retention(tmp_path: Pa
     assert "the old files of the export" in caplog.text
 
 
-@pytest.mark.parametrize("command", [["show"], ["export"]])
+@pytest.mark.parametrize("command", [["show"], ["export"], ["show", "--early"], ["export", "--early"]])
 @pytest.mark.parametrize(("table", "message"), [("totl", "`table` is 'totl'; legal: total, counts"), ("counts", "counts has no rows yet")])
 def test_a_command_refuses_a_table_without_rows_without_a_session(
     clock: Clock, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, command: list[str], table: str, message: str
@@ -119,7 +119,7 @@ def test_a_command_refuses_a_table_without_rows_without_a_session(
     engine = bare_engine(tmp_path, clock, [source("l")], ASSETS)
     monkeypatch.setattr(cli, "_engine", lambda: engine)
     with pytest.raises(ViewError, match=message):
-        CliRunner().invoke(app, [*command, table, *[str(tmp_path / "out")] * (command == ["export"])], catch_exceptions=False)
+        CliRunner().invoke(app, [*command, table, *[str(tmp_path / "out")] * (command[0] == "export")], catch_exceptions=False)
 
 
 @pytest.mark.parametrize("error", [OSError("NoSuchBucket"), OSError("Connection refused")])

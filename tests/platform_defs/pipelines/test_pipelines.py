@@ -10,6 +10,7 @@ import pytest
 
 from assets.contract_checks import ContractError
 from platform_defs.configured_engine import make_engine
+from platform_defs.declared.pipeline import DeclaredError
 from platform_defs.definitions import build
 from platform_defs.pipelines import PipelineError, configured_pipeline, load
 from platform_defs.pipelines.user_code import UserCodeError
@@ -148,6 +149,16 @@ def test_a_declared_pipeline_that_cannot_be_read_is_refused_with_the_reason(tmp_
     if text is not None:
         file.write_bytes(text)
     with pytest.raises(PipelineError, match=f"the file cannot be read: .*{reason}; legal"):
+        load(str(file))
+
+
+def test_a_byte_order_mark_is_not_a_part_of_a_declared_pipeline(tmp_path):
+    file = tmp_path / "pipeline.sql"
+    file.write_text("CREATE", "utf-8-sig")
+    with pytest.raises(DeclaredError) as with_mark:  # noqa: PT011 - the text is compared below
+        load(str(file))
+    file.write_text("CREATE", "utf-8")
+    with pytest.raises(DeclaredError, match=re.escape(str(with_mark.value))):
         load(str(file))
 
 

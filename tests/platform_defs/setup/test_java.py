@@ -58,6 +58,19 @@ def test_a_folder_without_java_is_not_a_java_home(tmp_path: Path):
     assert java.java_version(tmp_path) is None
 
 
+def test_a_folder_that_cannot_be_read_is_not_a_java_home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    home, good = (home_of(tmp_path / name, 'JAVA_VERSION="17.0.15"\n') for name in ("locked", "good"))
+    is_file = Path.is_file
+
+    def locked(path: Path) -> bool:
+        if path.is_relative_to(home):
+            raise PermissionError(13, "Permission denied", str(path))
+        return is_file(path)
+
+    monkeypatch.setattr(Path, "is_file", locked)
+    assert java.find_java([home, good]) == str(good)
+
+
 def test_the_first_supported_home_is_used(tmp_path: Path):
     homes = [home_of(tmp_path / version, f'JAVA_VERSION="{version}.0.1"\n') for version in ("11", "25", "21", "17")]
     assert java.find_java([tmp_path / "absent", *homes]) == str(tmp_path / "21")

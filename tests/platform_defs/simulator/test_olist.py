@@ -161,6 +161,14 @@ def test_an_empty_file_is_named(small: Path) -> None:
         prepare(small, small / "landing")
 
 
+@pytest.mark.parametrize("line", ["d,e,deli", "d,e,created,2018-01-01 10:00:00,,,,too many"])
+def test_a_row_with_too_few_or_too_many_fields_is_named(small: Path, line: str) -> None:
+    (small / ORDERS).write_text(f"{ORDER_LINES}{line}\n", "utf-8")
+    with pytest.raises(ValueError, match=rf"row 4 of .*{ORDERS} does not have 7 fields; the file may be incomplete"):
+        prepare(small, small / "landing", arrival="as_is")
+    assert not (small / "landing").exists()
+
+
 def test_zero_parts_are_refused(small: Path) -> None:
     with pytest.raises(ValueError, match="`parts` is 0 and `arrival` is 'by_time'; legal are 1 or more"):
         prepare(small, small / "landing", parts=0)

@@ -267,6 +267,8 @@ def test_a_file_becomes_visible_only_when_complete(tmp_path: Path, monkeypatch: 
         ({"parts": 0}, "`parts` is 0; legal: 1 or more"),
         ({"late": 1.5}, "`late` is 1.5; legal: a rate between 0 and 1"),
         ({"day": "March"}, "March"),
+        ({"day": "20260301"}, "`day` is '20260301'; legal: a day such as '2026-03-01', before 2096"),
+        ({"day": "2096-01-01"}, "before 2096"),
     ],
 )
 def test_invalid_shop_parameters_are_refused(parameters: dict[str, Any], message: str) -> None:

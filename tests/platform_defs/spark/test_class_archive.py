@@ -1,7 +1,9 @@
 """The class archive: which file a session uses, and that the JVM accepts the file that `make setup` has written."""
 
+import io
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, cast
 
 import pyspark
@@ -11,7 +13,7 @@ from pyspark.sql import SparkSession
 from benchmarks.live.cluster import CLASS_PATH
 from platform_defs.settings import settings
 from platform_defs.setup.java import find_java
-from platform_defs.spark.archive_classes import archive_classes
+from platform_defs.spark.archive_classes import _end, archive_classes
 from platform_defs.spark.class_archive import archive_option, class_archive
 from platform_defs.spark.session import JAVA_OPTIONS, spark_config
 
@@ -51,6 +53,22 @@ def test_an_archive_is_written_once(tmp_path: Path) -> None:
     file.write_text("the archive")
     assert archive_classes(tmp_path) == file
     assert file.read_text() == "the archive"
+
+
+def test_a_jvm_that_does_not_end_is_killed_and_leaves_no_archive() -> None:
+    """It may have written a part of the archive."""
+    done = list[str]()
+
+    def wait(seconds: float | None = None) -> None:
+        done.append("wait")
+        if seconds is not None:
+            raise subprocess.TimeoutExpired("java", seconds)
+
+    process = SimpleNamespace(stdin=io.StringIO(), wait=wait, kill=lambda: done.append("kill"))
+    spark: Any = SimpleNamespace(sparkContext=SimpleNamespace(_gateway=SimpleNamespace(proc=process)))
+    with pytest.raises(TimeoutError, match="the JVM did not end within 120 s"):
+        _end(spark)
+    assert done == ["wait", "kill", "wait"]
 
 
 def test_the_jvm_loads_spark_from_the_archive(spark: SparkSession) -> None:

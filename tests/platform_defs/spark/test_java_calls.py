@@ -1,6 +1,8 @@
 """Names are found, lists passed, and objects deleted in the JVM with few calls."""
 
 import time
+from collections import deque
+from types import SimpleNamespace
 from typing import Any, cast
 
 import numpy as np
@@ -10,6 +12,7 @@ from py4j.java_gateway import JavaPackage
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
+from platform_defs.spark import java_calls
 from tests.support.java_objects import objects_of
 
 
@@ -98,6 +101,18 @@ def test_rdds_take_rows(spark: SparkSession) -> None:
     """Spark requires an `ArrayList` of the numbers of the partitions."""
     rdd = spark.sparkContext.parallelize([1, 2, 3], 2)
     assert (rdd.take(2), rdd.first()) == ([1, 2], 1)
+
+
+def test_all_objects_are_deleted_while_another_thread_deletes_some(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Waiting(deque[tuple[Any, str]]):
+        def __len__(self) -> int:
+            return super().__len__() + 1  # as if the other thread took one afterwards
+
+    waiting, deleted = Waiting([(None, "o1"), (None, "o2")]), list[str]()
+    gateway = SimpleNamespace(_gateway_client=SimpleNamespace(finalizer_deque=waiting))
+    monkeypatch.setattr(java_calls, "_deletion", lambda _: deleted.extend)
+    java_calls.delete_all(gateway)
+    assert {"o1", "o2"} <= {*deleted}
 
 
 def test_numbers_of_numpy_are_literals(spark: SparkSession) -> None:

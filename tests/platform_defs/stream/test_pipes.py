@@ -8,6 +8,7 @@ from typing import Any, cast
 import dagster as dg
 import pytest
 
+from assets.contract_checks import ContractError
 from platform_defs.cli.cluster import NotLaunchedError, pipes
 from platform_defs.engine import LawError
 from platform_defs.engine.ingest.errors import UnreadError
@@ -71,6 +72,16 @@ def test_an_error_of_the_process_fails_the_run_after_its_events(
         [logged] = [event for event in run.all_events if event.is_step_failure]
         assert logged.step_failure_data.user_failure_data == failure.user_failure_data
         assert instance.get_materialized_partitions(dg.AssetKey("windows")) == {"2026-03-01"}
+
+
+def test_an_error_of_the_pipeline_or_of_its_partitions_is_sent_to_the_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise ContractError("`last_day` is before the first event")
+
+    monkeypatch.setattr("platform_defs.stream.pipes.daily_partitions", fail)
+    sent = list[object]()
+    run_launched(Settings(), cast(Any, None), cast(Any, SimpleNamespace(report_custom_message=sent.append)))
+    assert sent == [{"tidemark.error": "`last_day` is before the first event"}]
 
 
 def test_the_command_says_who_must_start_it():
