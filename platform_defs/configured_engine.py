@@ -39,13 +39,18 @@ def make_engine(
         pipeline.tables_by_name,
         connect or (lambda: session(values)),
         max_step=values.max_step,
-        folders={s.name: f"{values.landing_root}/{s.name}" for s in pipeline.sources},
+        folders=folders_of(values, pipeline),
         max_files=values.max_files,
         topics=connected.topics(pipeline) if connected else {},
         sinks=connected.sinks(pipeline) if connected else {},
         lake_retention=LakeRetention(_ms(values.changelog_retention), _ms(values.quarantine_retention), _ms(values.ledger_retention)),
         earlier=earlier,
     )
+
+
+def folders_of(values: Settings, pipeline: Pipeline) -> dict[str, str]:
+    """The folder of input files of each source."""
+    return {source.name: f"{values.landing_root}/{source.name}" for source in pipeline.sources}
 
 
 def _ms(duration: str | None) -> int | None:

@@ -13,8 +13,11 @@ from assets.factories.upserted_table import upserted_asset
 from assets.pipeline import Pipeline
 from expectations import suite_and_table_checks
 from expectations.new_rows import FULL
+from operators.errors import TidemarkError
+from platform_defs.configured_engine import folders_of
 from platform_defs.connections import connections
 from platform_defs.connections.kafka_sinks import check_steps
+from platform_defs.connections.lake import lake_of
 from platform_defs.monitoring.alert_sensor import alert_sensor
 from platform_defs.monitoring.fresh_checks import fresh_checks, fresh_sensor, limits_of
 from platform_defs.orchestration.daily_partitions import daily_partitions
@@ -22,6 +25,7 @@ from platform_defs.orchestration.jobs import ADVANCE, RETRIES, export_job, inges
 from platform_defs.orchestration.parallel_work import ParallelWork
 from platform_defs.orchestration.schedules import nightly, nightly_checks, nightly_maintenance
 from platform_defs.orchestration.sensors import ledger_moved, new_input
+from platform_defs.orchestration.stream_runs import stream_on
 from platform_defs.pipelines import configured_pipeline
 from platform_defs.resources.engine import engine_resource
 from platform_defs.resources.spark import SparkResource
@@ -55,7 +59,8 @@ def build(values: Settings, pipeline: Pipeline | None = None) -> dg.Definitions:
     published = [table for table in pipeline.tables if table.name in declared]
     topics = [topic_asset(table, declared[table.name].topic) for table in published]
     checks, limits = suite_and_table_checks(pipeline, worker), limits_of(pipeline)
-    jobs, schedules = [ingest_job, maintenance_job, export_job, land_changes_job, stream_job(values, days)], [nightly_maintenance]
+    stream = stream_job(values, days, _stream_id(values, pipeline))
+    jobs, schedules = [ingest_job, maintenance_job, export_job, land_changes_job, stream], [nightly_maintenance]
     sensors = [new_input, stream_supervisor(values), alert_sensor(values)]
     if tables:
         jobs, sensors, schedules = [*jobs, _advance_job(pipeline.tables, published)], [*sensors, ledger_moved], [*schedules, nightly]
@@ -70,6 +75,14 @@ def build(values: Settings, pipeline: Pipeline | None = None) -> dg.Definitions:
         resources={"spark": SparkResource(), "engine": engine_resource(values, pipeline, worker.end)},
         executor=dg.in_process_executor,
     )
+
+
+def _stream_id(values: Settings, pipeline: Pipeline) -> str | None:
+    """The identity of the pipeline's stream; None if the lake's options are not legal: runs report that error."""
+    try:
+        return stream_on(lake_of(values).root, folders_of(values, pipeline))
+    except TidemarkError:
+        return None
 
 
 def _advance_job(tables: Sequence[DerivedAsset], published: Sequence[DerivedAsset]) -> Any:

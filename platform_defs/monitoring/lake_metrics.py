@@ -40,6 +40,7 @@ class LakeMetrics(Collector):
         self._engine, self._mutex = engine, Lock()
         self._totals = _Totals()
         self._reason: str | None = None
+        self._left_out = set[str]()
 
     def describe(self) -> Iterable[Metric]:
         """No metric: the registry would otherwise read the lake when the collector is registered."""
@@ -78,7 +79,18 @@ class LakeMetrics(Collector):
         if engine.sinks:
             yield _sinks(engine)
         yield from _sources(engine, totals)
-        yield from _tables(engine)
+        yield from self._collect_tables(engine)
+
+    def _collect_tables(self, engine: Engine) -> Iterator[Metric]:
+        """The metrics of the tables. Why a table cannot be read is logged once, until it can be read or the reason changes."""
+        tables = _TableMetrics(engine)
+        for name in engine.assets:
+            tables.add(name)
+        for text in tables.left_out:
+            if text not in self._left_out:
+                _log.warning("%s", text)
+        self._left_out = {*tables.left_out}
+        yield from tables.families()
 
 
 class _Totals:
@@ -131,13 +143,6 @@ def _sources(engine: Engine, totals: Mapping[str, Mapping[str, int]]) -> Iterato
     yield from (watermark, lag, event, active, idle, failed, *(metric for metric in (waits, ahead) if metric.samples))
 
 
-def _tables(engine: Engine) -> Iterator[Metric]:
-    table_metrics = _TableMetrics(engine)
-    for name in engine.assets:
-        table_metrics.add(name)
-    yield from table_metrics.families()
-
-
 def _sinks(engine: Engine) -> Metric:
     """For each table that has a topic, whether its newest publish has failed."""
     failed = family("sink_failed")
@@ -151,7 +156,7 @@ class _TableMetrics:
 
     def __init__(self, engine: Engine) -> None:
         self._engine, self._pending, self._freshness = engine, (pending := engine.pending), Freshness(pending.workspace)
-        self._all = list[Metric]()
+        self._all, self.left_out = list[Metric](), dict[str, None]()
         self.readable = self._new_family("table_readable")
         self.steps = self._new_family("table_steps_total")
         self.step_at = self._new_family("table_step_timestamp_seconds")
@@ -188,7 +193,7 @@ class _TableMetrics:
         try:
             now = self._pending.progress(name)
         except _UNREADABLE as error:
-            self._left_out(name, error)
+            self._leave_out(name, error)
             self.readable.add_metric([name], 0)
             return
         self.readable.add_metric([name], 1)
@@ -206,10 +211,10 @@ class _TableMetrics:
             try:
                 collect(name)
             except _UNREADABLE as error:
-                self._left_out(name, error)
+                self._leave_out(name, error)
 
-    def _left_out(self, name: str, error: Exception) -> None:
-        _log.warning("%s cannot be read for metrics: %s", name, without_credentials(one_line(str(error))))
+    def _leave_out(self, name: str, error: Exception) -> None:
+        self.left_out[f"{name} cannot be read for metrics: {without_credentials(one_line(str(error)))}"] = None
 
     def _add_times(self, name: str) -> None:
         _add(self.step_at, [name], _seconds(step_time(self._engine.lake, self._engine.assets[name])))

@@ -1,7 +1,7 @@
 """The runs of Dagster's job `stream`: their lake, whether one is starting or running, why one ended, and why none may be started."""
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
 from itertools import takewhile
 
@@ -37,7 +37,12 @@ _WAITING = (dg.DagsterRunStatus.QUEUED, dg.DagsterRunStatus.NOT_STARTED)
 
 def stream_of(engine: Engine) -> str:
     """The identity of an engine's stream; unlike that of the ledger, it exists before the first batch."""
-    return hashlib.sha256(f"{engine.lake.root}:{writer_name(engine.folders)}".encode()).hexdigest()[:12]
+    return stream_on(engine.lake.root, engine.folders)
+
+
+def stream_on(lake_root: str, folders: Mapping[str, str]) -> str:
+    """The identity of the stream on a lake that reads these folders of input files."""
+    return hashlib.sha256(f"{lake_root}:{writer_name(folders)}".encode()).hexdigest()[:12]
 
 
 def newest_runs(instance: dg.DagsterInstance, engine: Engine) -> Sequence[RunRecord]:

@@ -36,19 +36,20 @@ class StreamConfig(dg.Config):
     )
 
 
-def stream_job(values: Settings, days: dg.DailyPartitionsDefinition) -> dg.JobDefinition:
+def stream_job(values: Settings, days: dg.DailyPartitionsDefinition, stream_id: str | None = None) -> dg.JobDefinition:
     """The job. Dagster does not retry its run: the sensor `stream_supervisor` requests a new run.
 
     Args:
         values: the settings, with the default trigger and interval of summaries.
         days: the daily partitions of tables that close ranges.
+        stream_id: the identity of the stream, which each run has as a tag from its creation on; None to add the tag when the run begins.
     """
 
     @dg.op(required_resource_keys={"engine"}, description=DESCRIPTION)
     def run_stream(context: dg.OpExecutionContext, config: StreamConfig) -> None:
         trigger, interval_s = _configured(values, config)
         engine: Engine = context.resources.engine
-        context.instance.add_run_tags(context.run_id, {TAG: stream_of(engine)})
+        context.instance.add_run_tags(context.run_id, {TAG: stream_of(engine)})  # a link in the path may have changed since the launch
         metrics, serving = metrics_of_stream(engine, values.stream_metrics_host, values.stream_metrics_port, context.log.info)
         with run_lock(engine), ExitStack() as stack:
             try:
@@ -59,7 +60,7 @@ def stream_job(values: Settings, days: dg.DailyPartitionsDefinition) -> dg.JobDe
             with reports.stored_at_end():
                 StreamRun(engine, reports, metrics.measure_steps).run(trigger)
 
-    @dg.job(name=JOB, description=DESCRIPTION)
+    @dg.job(name=JOB, description=DESCRIPTION, tags={} if stream_id is None else {TAG: stream_id})
     def stream() -> None:
         run_stream()
 

@@ -23,6 +23,7 @@ from platform_defs.engine.lake.tables import Lake
 from platform_defs.engine.ledger.ledger import Batch, Ledger, SourceBatch
 from platform_defs.orchestration.schedules import nightly
 from platform_defs.orchestration.sensors import configuration, lake_identity, ledger_moved, new_input
+from platform_defs.orchestration.stream_runs import newest_runs
 from platform_defs.settings import Settings
 from platform_defs.shop import shop
 from tests.support.clock import NOON, Clock
@@ -109,9 +110,14 @@ def values(tmp_path: Path) -> Settings:
 
 
 @pytest.fixture(scope="module")
-def repository(tmp_path_factory: pytest.TempPathFactory) -> dg.RepositoryDefinition:
+def values_of_repository(tmp_path_factory: pytest.TempPathFactory) -> Settings:
+    return Settings(lake=str(tmp_path_factory.mktemp("definitions") / "lake"))
+
+
+@pytest.fixture(scope="module")
+def repository(values_of_repository: Settings) -> dg.RepositoryDefinition:
     """The definitions, which the tests only read."""
-    return build(Settings(lake=str(tmp_path_factory.mktemp("definitions") / "lake"))).get_repository_def()
+    return build(values_of_repository).get_repository_def()
 
 
 @pytest.fixture
@@ -254,6 +260,14 @@ def test_each_job_has_these_assets_or_ops(repository):
     suites = {node.name for node in repository.get_job("full_checks").nodes}
     assert len(suites) == 19
     assert {"_orders_suite", "_seller_leaderboard_changelog"} <= suites
+
+
+def test_a_run_of_the_stream_has_the_tag_of_its_stream_while_it_waits_in_the_queue(values_of_repository, repository):
+    job = repository.get_job("stream")
+    with dg.DagsterInstance.ephemeral() as instance:
+        run = instance.create_run_for_job(job, tags=dict(job.tags))  # as Dagster does for a launch in its UI
+        [record] = newest_runs(instance, make_engine(values_of_repository))
+        assert record.dagster_run.run_id == run.run_id
 
 
 def test_no_table_can_have_the_name_of_a_job_or_of_another_step(repository):

@@ -199,7 +199,9 @@ def test_a_table_that_cannot_be_read_hides_no_other_metric(engine: Engine, scrap
     assert not _samples(found, "table_steps_total")
 
 
-def test_a_table_that_cannot_be_read_hides_only_the_metrics_of_its_reader_that_depend_on_it(tmp_path: Path, clock: Clock) -> None:
+def test_a_table_that_cannot_be_read_hides_only_the_metrics_of_its_reader_that_depend_on_it(
+    tmp_path: Path, clock: Clock, caplog: pytest.LogCaptureFixture
+) -> None:
     by_key = WindowedAggregate(by="k", window=Tumbling(size="10 minutes"), aggregates={"n": "count(*)"})
     tables = [join(), join("others"), DerivedAsset(name="windows", inputs=("pairs",), operator=by_key)]
     engine = bare_engine(tmp_path, clock, [source("l"), source("r")], tables)
@@ -221,6 +223,9 @@ def test_a_table_that_cannot_be_read_hides_only_the_metrics_of_its_reader_that_d
     assert values("table_failed") == {"others": 0, "windows": 0}
     assert values("table_law_holds").keys() == {"windows"}
     assert values("table_stale_seconds").keys() == {"others"}
+    logged = [record.message.partition(" cannot be read for metrics: ")[0] for record in caplog.records]
+    assert logged == [*dict.fromkeys(logged)], "each reason is logged at the first of the scrapes only"
+    assert {*logged} == {"pairs", "windows"}
     found = evaluate_limits(engine, dict.fromkeys(engine.assets, HOUR))
     assert {name: result["passed"] for name, result in found.items()} == {"pairs": False, "others": True, "windows": False}
     assert found["windows"]["description"].startswith("It is not known how long rows have waited: ")

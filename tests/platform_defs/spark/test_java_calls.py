@@ -104,11 +104,11 @@ def test_rdds_take_rows(spark: SparkSession) -> None:
 
 
 def test_all_objects_are_deleted_while_another_thread_deletes_some(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Waiting(deque[tuple[Any, str]]):
+    class ShrinkingDeque(deque[tuple[Any, str]]):
         def __len__(self) -> int:
             return super().__len__() + 1  # as if the other thread took one afterwards
 
-    waiting, deleted = Waiting([(None, "o1"), (None, "o2")]), list[str]()
+    waiting, deleted = ShrinkingDeque([(None, "o1"), (None, "o2")]), list[str]()
     gateway = SimpleNamespace(_gateway_client=SimpleNamespace(finalizer_deque=waiting))
     monkeypatch.setattr(java_calls, "_deletion", lambda _: deleted.extend)
     java_calls.delete_all(gateway)
