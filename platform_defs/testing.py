@@ -29,7 +29,7 @@ class Sandbox:
 
     Args:
         pipeline: the pipeline.
-        folder: an empty folder, such as pytest's `tmp_path`.
+        folder: a folder without a lake, such as pytest's `tmp_path`. Files in its folder `landing` are input files.
 
     Raises:
         FolderNotEmpty: the folder has a lake already.

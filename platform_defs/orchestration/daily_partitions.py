@@ -45,9 +45,9 @@ def last_partition(last_day: str, pipeline: Pipeline) -> date:
 def first_day(values: Settings, pipeline: Pipeline, now: Callable[[], int] = wall_clock) -> str:
     """The first daily partition, ISO: the day of the setting, else of the pipeline, else January 1 of the year of the lake's oldest event.
 
-    Without an event it is January 1 of this year, or of the year of the last day if that is earlier. A run determines the first partition
-    again when it starts, and the partition must not be later then than when the code location was loaded. The day of the first event can
-    be later than the day of loading; the year is the same, except over New Year.
+    Without an event it is January 1 of this year, or of the year of the last day if that is earlier. A run computes the first partition
+    again when it starts, and must not get a later day than the code location did when it was loaded. The first event may arrive in
+    between, with a later day; its year is the same, except over New Year.
 
     Args:
         values: the settings.

@@ -199,7 +199,7 @@ class Settings(ShopSettings):
 
     @model_validator(mode="after")
     def _check_folders(self) -> Self:
-        """Raise unless the input files are outside the lake or in its folder `landing`, and contain no other folder of the settings."""
+        """Raise unless the input files are outside the lake or in its folder `landing`, and contain no lake, `dagster_home` or JARs."""
         default_landing = f"{self.lake.rstrip('/')}/landing"
         if is_within(self.landing_root, self.lake) and not is_within(self.landing_root, default_landing):
             raise ValueError(
@@ -251,7 +251,7 @@ def environment_value(name: str) -> str | None:
 
 
 def is_set(field: str) -> bool:
-    """Whether the environment has the variable of a setting. Unlike `settings()`, it raises no error."""
+    """Whether the environment has the variable `TIDEMARK_...` of a setting. Unlike `settings()`, it raises no error."""
     return any(name.upper() == f"{PREFIX}{field.upper()}" for name in os.environ)
 
 

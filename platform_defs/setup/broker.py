@@ -84,6 +84,8 @@ class BrokerError(TidemarkError, RuntimeError):
 class Broker:
     """A broker with its data in a folder. `start` runs it, also again after `stop` or `kill`, on the same ports and data.
 
+    Each folder has one object, since only this object knows the ports.
+
     Args:
         folder: the folder of its data, its configuration and its log; it is created.
         port: the port for clients; a free one by default.
@@ -257,7 +259,7 @@ A client creates a topic by writing to it. In the file of TIDEMARK_CONNECTIONS:
 
 
 def main(port: int = PORT) -> int:
-    """Run a broker in the foreground until Ctrl-C; the exit status is 1 if it does not start."""
+    """Run a broker in the foreground until Ctrl-C; the exit status is 1 if it does not start, and the broker's own if it ends by itself."""
     with TemporaryDirectory(prefix="kafka-") as folder, suppress(KeyboardInterrupt):
         try:
             with running_broker(Path(folder), port) as broker:

@@ -1,6 +1,6 @@
 """The topic of a sink: its id, and the newest step of its table that it has.
 
-Each record has headers with the table, the step, and the step after which its write began. When all records of a step are written, the
+The headers of each record name the table and the step that it belongs to. When all records of a step are written, the
 step is committed to Kafka as the metadata of a consumer group's offset. A step without this commit is written again.
 """
 

@@ -67,7 +67,10 @@ def writes(workspace: Workspace, asset: DerivedAsset, sink: Sink, from_step: int
             `from_step` is not 0.
 
     Raises:
-        SinkError: the table neither is upserted nor closes ranges, its log no longer has the steps, or it lacks a column of the sink's key.
+        SinkError: the table neither is upserted nor closes ranges. While the writes are read: its log no longer has the steps, it lacks a
+            column of the sink's key, or Avro does not allow a column.
+        ProgressError: while the writes are read: retention has replaced steps of the changelog that the topic lacks.
+        RegistryError: while the writes are read; see `Encoding`.
     """
     if asset.operator.emits.upserts:
         return _of_changelog(workspace, asset, sink, from_step, upto)
