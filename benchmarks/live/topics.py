@@ -15,11 +15,13 @@ _BUSY = {
     KafkaError.REQUEST_TIMED_OUT,
     KafkaError._TIMED_OUT,
     KafkaError._TRANSPORT,
+    KafkaError._NOENT,
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError.LEADER_NOT_AVAILABLE,
     KafkaError.NOT_LEADER_FOR_PARTITION,
 }
-"""The errors of a broker that did not answer in time, renew its session with the controller, or open a new topic yet."""
+"""The errors of a broker that did not answer in time, renew its session with the controller, or open a new topic yet. `_NOENT` is the
+client's own: no partition has a leader."""
 
 
 def create_topics(client: AdminClient, topics: Sequence[NewTopic]) -> None:

@@ -269,8 +269,8 @@ def test_a_broker_that_has_not_read_a_created_topic_yet_is_asked_again(monkeypat
 
 def test_a_broker_that_does_not_lead_each_partition_of_a_created_topic_yet_is_asked_again(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(topics, "_PAUSE_S", 0)
-    leaders = [None, KafkaError.NOT_LEADER_FOR_PARTITION, None, None]
-    client = _AnsweringClient(leaders=leaders, clicks=[None, KafkaError.TOPIC_ALREADY_EXISTS])
+    leaders = [None, KafkaError.NOT_LEADER_FOR_PARTITION, KafkaError._NOENT, None, None, None]
+    client = _AnsweringClient(leaders=leaders, clicks=[None, *[KafkaError.TOPIC_ALREADY_EXISTS] * 2])
     existing = SimpleNamespace(topics={"clicks": SimpleNamespace(error=None, partitions={0: None, 1: None})})
     monkeypatch.setattr(client, "list_topics", lambda *_: existing)
     create_topics(client, [NewTopic("clicks", 2, 1)])
