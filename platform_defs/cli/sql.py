@@ -25,7 +25,8 @@ from platform_defs.connections.kafka_sinks import KafkaSink
 from platform_defs.connections.kafka_sources import KafkaSource
 from platform_defs.declared.pipeline import DeclaredError
 from platform_defs.declared.sql_pipeline import sources_of, tables_of, targets_of
-from platform_defs.declared.sql_sources import DELTA, FILES, KAFKA, DeclaredSource
+from platform_defs.declared.sql_sources import DELTA, FILES, KAFKA, DeclaredSource, declared_source
+from platform_defs.declared.sql_tables import no_rows_yet
 from platform_defs.declared.sql_targets import Target
 from platform_defs.engine.formats.json_values import from_json
 from platform_defs.safe_text import shortened
@@ -132,12 +133,13 @@ class Runner:
 
     def _frames(self, query: Plan) -> dict[str, DataFrame]:
         names = dict.fromkeys(relation.name for relation in walk(query.relation) if isinstance(relation, Input))
-        sources = sources_of(self._script)
-        return {name: self._frame(sources[name], self._script.declared[name]) for name in names}
+        return {name: self._frame(self._script.declared[name]) for name in names}
 
-    def _frame(self, source: DeclaredSource, table: CreateTable) -> DataFrame:
+    def _frame(self, table: CreateTable) -> DataFrame:
         """The rows of a table, with the column of its event time, if this is a computed column."""
-        rows = self._rows(source)
+        if table.name in self._script.targets:
+            raise no_rows_yet(table.name)
+        rows = self._rows(declared_source(table))
         computed = next((c for c in table.columns if c.name == table.time and c.expression), None)
         return rows if computed is None else rows.withColumn(computed.name, F.expr(computed.expression))
 

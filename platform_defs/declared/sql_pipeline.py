@@ -10,6 +10,7 @@ from assets.pipeline import Pipeline
 from operators.errors import TidemarkError
 from operators.sql.errors import SqlError
 from operators.sql.plan import Plan, Script, plan
+from operators.sql.relations import Input, walk
 from platform_defs.declared.sql_sources import FILES, DeclaredSource, declared_source
 from platform_defs.declared.sql_tables import SqlTables
 from platform_defs.declared.sql_targets import Target, declared_target
@@ -75,11 +76,15 @@ def tables_of(script: Script) -> tuple[dict[str, DerivedAsset], dict[str, str]]:
 def sources_of(script: Script) -> dict[str, DeclaredSource]:
     """The sources of a script, by name: its declared tables, except those that are inserted into.
 
+    A target of EXPLAIN INSERT INTO is no source either, unless a statement reads it.
+
     Raises:
         SqlError: an option has no counterpart.
         ContractError: a contract is not legal.
     """
-    return {name: declared_source(table) for name, table in script.declared.items() if name not in script.targets}
+    read = {relation.name for planned in script.plans for relation in walk(planned.relation) if isinstance(relation, Input)}
+    targets = {*script.targets, *({planned.target for planned in script.plans} - read)}
+    return {name: declared_source(table) for name, table in script.declared.items() if name not in targets}
 
 
 def targets_of(script: Script) -> dict[str, Target]:

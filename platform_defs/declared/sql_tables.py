@@ -4,8 +4,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sqlglot import exp
-
 from assets.contracts import DerivedAsset, Preparation, Shape
 from assets.expressions import columns_read
 from operators.accounting import TracesInputs
@@ -13,17 +11,15 @@ from operators.as_of_join import AsOfJoin
 from operators.columns import FINAL_AT, RESULT_TIME, names
 from operators.contract import Operator
 from operators.deduplicate import Deduplicate
-from operators.engine_columns import EVENT_TIME
 from operators.interval_join import IntervalJoin
 from operators.select import Select as SelectRows
-from operators.sql.dialect import parse_spark
 from operators.sql.errors import SqlError
 from operators.sql.names import column_sql, find_name
 from operators.sql.relations import WINDOW_TIME, Apply, Input, Item, Named, Relation, Select, applied_operator, upserts, walk
 from operators.top_k import TopK
 from operators.top_n import TopN
 from platform_defs.declared.sql_targets import with_parameters
-from platform_defs.declared.sql_times import is_result_time, with_event_times, with_result_times
+from platform_defs.declared.sql_times import is_result_time, with_engine_time, with_event_times, with_result_times
 
 _CHANGE = "change"
 _KEEP_ROWS = (TopN, TopK, Deduplicate, SelectRows)
@@ -52,16 +48,18 @@ class SqlTables:
     versions: dict[str, set[str]] = field(default_factory=dict[str, set[str]])
     timed: set[str] = field(default_factory=set)
     _made: dict[str, Relation] = field(default_factory=dict[str, Relation], init=False)
+    _unnamed: set[str] = field(default_factory=set[str], init=False)  # the tables of inner queries
 
     def add(self, name: str, relation: Relation) -> None:
         """Add the table of an INSERT INTO, and the tables that it reads.
 
         Raises:
-            SqlError: the query has no operator, or changes the operator's result.
+            SqlError: the query has no operator, or changes the operator's result, or another table has the name.
             ContractError: the asset is not legal.
         """
-        if name not in self.assets:
-            self._make(name, relation, relation, is_inserted=True)
+        if name in self.assets:
+            raise _same_name(name)
+        self._make(name, relation, relation, is_inserted=True)
 
     def _add_part(self, name: str, relation: Relation, selection: Relation | None = None) -> None:
         """Add the table of a view or of an inner query, which can select from it. The table is the same whatever its readers select."""
@@ -129,9 +127,14 @@ class SqlTables:
                 relation = select_all(relation) if needed is not None else relation
             case Named():
                 input_name = unselected.name
+                if input_name in self._unnamed:
+                    raise _same_name(input_name)
                 self._add_part(input_name, unselected.child, self.views.get(input_name))
             case Apply():
                 input_name, computed = name, relation if _filters_upserts(relation) else unselected
+                if input_name in self.assets:
+                    raise _same_name(input_name)
+                self._unnamed.add(input_name)
                 self._add_part(input_name, computed, relation)
                 relation = Named(input_name, computed) if computed is relation else relation
             case _:
@@ -168,8 +171,7 @@ class SqlTables:
 
     def _require_source(self, name: str) -> str:
         if name not in self.stored:
-            way_out = "write the INSERT INTO statement of that table before the statements that read it"
-            raise SqlError.refused(f"a query of {name!r} before it has rows", "statements are read in order", way_out)
+            raise no_rows_yet(name)
         return name
 
     def _preparation(self, selection: Select, needed: Sequence[str] | None) -> Preparation | None:
@@ -180,16 +182,28 @@ class SqlTables:
         items = [item for item in items if not (item.column in (RESULT_TIME, FINAL_AT) and item.name == item.column)]
         columns = [column for column in upstream.columns if column in own_columns]
         unchanged = [item.name for item in items if item.column == item.name and item.name in own_columns]
-        where = None if selection.where is None else _with_engine_time(selection.where, own_columns, upstream)
+        where = None if selection.where is None else with_engine_time(selection.where, own_columns, upstream)
         if {*unchanged} == {*columns}:
             added = [_item_sql(item, own_columns, upstream) for item in items if item.name not in unchanged]
             return Preparation(where=where, select=", ".join(["*", *added])) if added or where else None
         return Preparation(where=where, select=", ".join(_item_sql(item, own_columns, upstream) for item in items))
 
 
+def no_rows_yet(name: str) -> SqlError:
+    """The error for a query of a table that only a later statement inserts into."""
+    way_out = "write the INSERT INTO statement of that table before the statements that read it"
+    return SqlError.refused(f"a query of {name!r} before it has rows", "statements are read in order", way_out)
+
+
 def select_all(relation: Relation) -> Relation:
     """A selection of all columns of a relation; the relation itself if it is a selection."""
     return relation if isinstance(relation, Select) else Select(relation, tuple(Item.of_column(c) for c in relation.columns))
+
+
+def _same_name(name: str) -> SqlError:
+    """The error for a table with the name of another one."""
+    reason = "each table has a name of its own, and that of an inner query is made of the names of its reader and of the reader's input"
+    return SqlError.refused(f"a second table {name!r}", reason, "rename one, or write the inner query as a view")
 
 
 def _split_result(name: str, relation: Relation) -> tuple[Apply, Sequence[str] | None, Shape | None]:
@@ -281,20 +295,5 @@ def _only_selects(selection: Select) -> bool:
 
 def _item_sql(item: Item, own_columns: set[str], upstream: Relation) -> str:
     """An item of a preparation."""
-    sql = item.sql if item.column in own_columns else _with_engine_time(item.sql, own_columns, upstream)
+    sql = item.sql if item.column in own_columns else with_engine_time(item.sql, own_columns, upstream)
     return sql if item.column == item.name and item.column in own_columns else f"{sql} AS {column_sql(item.name)}"
-
-
-def _with_engine_time(sql: str, own_columns: set[str], upstream: Relation) -> str:
-    """An expression that reads the engine's `event_time` in place of an event time that is no column of the input."""
-    times = {*upstream.times} - own_columns
-    if not times:
-        return sql
-
-    def replace_time(node: Any) -> Any:
-        return exp.column(EVENT_TIME) if isinstance(node, exp.Column) and node.name in times else node
-
-    tree = parse_spark(sql)
-    if not any(column.name in times for column in tree.find_all(exp.Column)):
-        return sql
-    return tree.transform(replace_time, copy=False).sql(dialect="spark", copy=False)

@@ -56,19 +56,21 @@ class Target:
         if self.sink and self.connector != legal:
             rows = "its rows are updated and deleted" if operator.emits.upserts else "it has no key by which rows are updated"
             raise SqlError.refused(f"the connector {self.connector!r} of table {table.name!r}", rows, f"write 'connector' = '{legal}'")
-        own_key = _key(table)
-        if operator.emits.upserts and self.sink and self.key and {*self.key} != {*own_key}:
+        names = _key_names(table)
+        is_own = len({*self.key}) == len(names) and all({*self.key} & {*names_of_column} for names_of_column in names)
+        if operator.emits.upserts and self.sink and self.key and not is_own:
+            own_key = [names_of_column[0] for names_of_column in names]
             key = ", ".join(own_key)
             way_out = "leave it out" if {*own_key} & {*ENGINE_COLUMNS} else f"write PRIMARY KEY ({key}) NOT ENFORCED, or leave it out"
             refused = f"PRIMARY KEY ({', '.join(self.key)}) of table {table.name!r}"
             raise SqlError.refused(refused, f"the key of its records is ({key})", way_out)
 
 
-def _key(table: DerivedAsset) -> list[str]:
-    """The key of a table's records, by the names that the query gives to its columns."""
+def _key_names(table: DerivedAsset) -> list[list[str]]:
+    """The names of each column of the key of a table's records: those that the query gives to it, and its name in the operator's result."""
     added = table.shape.added if isinstance(table.shape, Shape) else {}
-    names = {sql.removesuffix(f" AS {column_sql(name)}"): name for name, sql in added.items()}
-    return [names.get(column_sql(column), column) for column in table.operator.emits.key]
+    columns = {name: sql.removesuffix(f" AS {column_sql(name)}") for name, sql in added.items()}
+    return [[*(name for name, sql in columns.items() if sql == column_sql(column)), column] for column in table.operator.emits.key]
 
 
 def declared_target(table: CreateTable) -> Target:

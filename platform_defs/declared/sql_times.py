@@ -5,6 +5,8 @@ from dataclasses import replace
 from itertools import zip_longest
 from typing import Any
 
+from sqlglot import exp
+
 from assets.operator_parameters import first_operator
 from operators.as_of_join import AsOfJoin
 from operators.columns import FINAL_AT, RESULT_TIME
@@ -13,6 +15,7 @@ from operators.deduplicate import Deduplicate
 from operators.engine_columns import EVENT_TIME
 from operators.interval_join import IntervalJoin
 from operators.select import Select as SelectRows
+from operators.sql.dialect import parse_spark
 from operators.sql.errors import SqlError
 from operators.sql.joins import times_of_results, with_time_of
 from operators.sql.relations import WINDOW_TIME, Apply, Input, Named, Relation, Select, applied_operator, result_column
@@ -129,3 +132,18 @@ def _is_event_time(relation: Relation, name: str | None) -> bool:
             return name in (RESULT_TIME, join.left_time)
         case _:
             return name == RESULT_TIME
+
+
+def with_engine_time(sql: str, own_columns: set[str], upstream: Relation) -> str:
+    """An expression that reads the engine's `event_time` in place of an event time that is no column of the input."""
+    times = {*upstream.times} - own_columns
+    if not times:
+        return sql
+
+    def replace_time(node: Any) -> Any:
+        return exp.column(EVENT_TIME) if isinstance(node, exp.Column) and node.name in times else node
+
+    tree = parse_spark(sql)
+    if not any(column.name in times for column in tree.find_all(exp.Column)):
+        return sql
+    return tree.transform(replace_time, copy=False).sql(dialect="spark", copy=False)

@@ -192,6 +192,15 @@ def test_topics_are_printed_as_connections(tmp_path: Path):
         ),
         ("CREATE TABLE t (a STRING) WITH ('connector' = 'delta'); SELECT a FROM t", "it names no Delta table"),
         ("CREATE TABLE t (a STRING); SELECT a FROM t", "the connector '' of table 't' is refused"),
+        (
+            "CREATE TABLE s (a STRING) WITH ('connector' = 'delta', 'path' = 's'); CREATE TABLE t (a STRING); "
+            "SELECT a FROM t; INSERT INTO t SELECT a FROM s",
+            "a query of 't' before it has rows is refused",
+        ),
+        (  # a table that the query does not read is not checked
+            "CREATE TABLE t (a STRING); CREATE TABLE s (a STRING) WITH ('connector' = 'delta'); SELECT a FROM s",
+            "'s' is refused: it names no Delta table",
+        ),
     ],
 )
 def test_a_query_of_a_table_that_cannot_be_read_is_refused(tmp_path: Path, text: str, message: str):

@@ -500,6 +500,33 @@ def test_a_selection_from_the_table_of_a_selection_is_refused():
     assert tables[1].prepare == {"orders": Preparation(where="(price > 1) AND (price < 9)", select="id")}
 
 
+@pytest.mark.parametrize("order", [0, 1], ids=["the inner query first", "the inner query last"])
+@pytest.mark.parametrize("other", ["INSERT INTO t_rows {}", "CREATE VIEW t_rows AS {}; INSERT INTO u {}"], ids=["a table", "a view"])
+def test_the_table_of_an_inner_query_has_the_name_of_no_other_table(other: str, order: int):
+    """The pipeline had only the first of the two tables, and the readers of both read it."""
+    best = "SELECT seller, n FROM (SELECT *, ROW_NUMBER() OVER (ORDER BY n DESC) AS place FROM {}) WHERE place <= 3"
+    inner, few = f"INSERT INTO t {best.format(f'({GROUPED})')}", GROUPED.replace("orders", "orders WHERE price > 1")
+    with pytest.raises(SqlError, match=r"a second table 't_rows' is refused: .* rename one, or write the inner query as a view"):
+        pipeline(*[inner, other.format(few, best.format("t_rows"))][:: -1 if order else 1])
+    first, second = pipeline(f"CREATE VIEW t_rows AS {few}", inner).tables  # no table reads the view
+    assert (first.name, first.prepare, second.inputs) == ("t_rows", {}, ("t_rows",))
+
+
+def test_a_view_that_was_read_is_not_inserted_into():
+    best = "SELECT seller, n FROM (SELECT *, ROW_NUMBER() OVER (ORDER BY n DESC) AS place FROM v) WHERE place <= 3"
+    with pytest.raises(SqlError, match="a second table 'v' is refused"):
+        pipeline(f"CREATE VIEW v AS {GROUPED}", f"INSERT INTO t {best}", f"INSERT INTO v {GROUPED}")
+
+
+def test_a_table_of_which_an_insert_is_only_explained_is_no_source():
+    """EXPLAIN has no effect on a pipeline, also if the declared table can only be written."""
+    for options in ("", "WITH ('connector' = 'upsert-kafka', 'topic' = 'x', 'format' = 'json')"):
+        explained = f"CREATE TABLE e (seller STRING, n BIGINT) {options}; EXPLAIN INSERT INTO e {GROUPED}"
+        assert pipeline(explained, f"INSERT INTO t {GROUPED}") == pipeline(f"INSERT INTO t {GROUPED}")
+    read = "CREATE TABLE e (id STRING) WITH ('connector' = 'filesystem', 'format' = 'json'); EXPLAIN INSERT INTO e SELECT id FROM orders"
+    assert [source.name for source in pipeline(read, "INSERT INTO t SELECT id FROM e").sources] == ["orders", "payments", "e"]
+
+
 CLICKS = "CREATE TABLE clicks (k STRING, p AS PROCTIME()) WITH ('connector' = 'filesystem', 'format' = 'json');"
 
 

@@ -226,6 +226,15 @@ def test_the_primary_key_of_a_topic_is_that_of_the_table(query: str, wrong: str,
         read_sql(text(query, options, f", PRIMARY KEY ({own}) NOT ENFORCED"))
 
 
+@pytest.mark.parametrize("key", ["a", "b"])
+def test_a_primary_key_can_have_any_name_of_a_column_that_is_selected_twice(key: str):
+    declared = f"CREATE TABLE t (a STRING, b STRING, n BIGINT, PRIMARY KEY ({key}) NOT ENFORCED)"
+    query = "SELECT seller AS a, seller AS b, COUNT(*) AS n FROM orders GROUP BY seller"
+    options = "'connector' = 'upsert-kafka', 'topic' = 'sold', 'format' = 'json'"
+    [table] = read_sql(f"{SOURCES} {declared} WITH ({options}); INSERT INTO t {query}").tables
+    assert table.operator.emits.key == ("a",)
+
+
 def test_the_fields_of_a_key_have_the_names_of_the_columns():
     script = plan(text(PAID, "'connector' = 'kafka', 'topic' = 'a', 'format' = 'json', 'key.fields' = 'ID'"))
     assert kafka_part(sources_of(script), targets_of(script))["kafka"]["sinks"] == {"t": {"topic": "a", "key": ["id"]}}
