@@ -22,7 +22,7 @@ from operators.sql.tables import CreateTable
 from platform_defs.cli import render
 from platform_defs.cli.arguments import ArgumentError, Json
 from platform_defs.connections.kafka_sinks import KafkaSink
-from platform_defs.connections.kafka_sources import KafkaSource
+from platform_defs.connections.kafka_sources import KafkaSource, checked_options
 from platform_defs.declared.pipeline import DeclaredError
 from platform_defs.declared.sql_pipeline import sources_of, tables_of, targets_of
 from platform_defs.declared.sql_sources import DELTA, FILES, KAFKA, DeclaredSource, declared_source
@@ -83,6 +83,10 @@ def kafka_part(sources: Mapping[str, DeclaredSource], targets: Mapping[str, Targ
         if table.kafka_options != shared:
             reason = "all Kafka tables of a file have the same options of the client"
             raise SqlError.refused(f"another value of 'properties' in table {name!r}", reason, "write one file for each")
+    try:
+        checked_options({**shared})
+    except ValueError as error:
+        raise SqlError(f"the options 'properties.*' of the Kafka tables: {error}") from None
     parts = {
         "sources": {name: _checked(name, KafkaSource, source.kafka) for name, source in read.items()},
         "sinks": {name: _checked(name, KafkaSink, target.sink) for name, target in written.items()},

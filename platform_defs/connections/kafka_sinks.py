@@ -9,7 +9,7 @@ from pydantic import AfterValidator, Field, model_validator
 from assets.names import first_duplicate
 from assets.pipeline import Pipeline
 from operators.errors import TidemarkError, did_you_mean
-from platform_defs.connections.values import Value, registry_config, topic_options
+from platform_defs.connections.values import RegistryOptions, Value, registry_config, topic_options
 from platform_defs.declared.models import Strict
 from platform_defs.engine.formats.kafka_options import Registry
 from platform_defs.engine.operations.sink import Sink
@@ -104,7 +104,7 @@ class KafkaSink(Strict):
     topic: Annotated[str, AfterValidator(_checked_topic)]
     format: Literal["json", "avro"] = "json"
     key: list[str] = Field(default_factory=list)
-    registry: dict[str, Value] | None = None
+    registry: RegistryOptions | None = None
     partitions: int | None = Field(default=None, ge=1, le=100_000)
     options: Annotated[dict[str, Value], AfterValidator(checked_options)] = Field(default_factory=dict)
 

@@ -1,6 +1,7 @@
 """The part `kafka` of the connections: the topics that sources read."""
 
 import json
+import re
 from collections.abc import Iterator, Mapping
 from itertools import chain
 from pathlib import Path
@@ -13,13 +14,15 @@ from assets.names import first_duplicate
 from assets.pipeline import Pipeline
 from operators.errors import TidemarkError, did_you_mean
 from platform_defs.connections.kafka_sinks import KafkaSink
-from platform_defs.connections.values import LazyOptions, Secret, Value, registry_config, value_text
+from platform_defs.connections.values import LazyOptions, RegistryOptions, Secret, Value, registry_config, value_text
 from platform_defs.declared.models import Strict
 from platform_defs.engine.formats.connection_errors import ConnectionsError
 from platform_defs.engine.formats.kafka_options import HEADER, METADATA, Avro, Registry, Topics
 from platform_defs.settings.values import PROJECT
 
 _TOPICS = {"subscribe", "subscribepattern"}
+_STARTS = {"startingoffsets", "startingtimestamp"}
+_PARTITION = re.compile(r"0|[1-9][0-9]{0,9}")
 _OPTIONS = (
     "subscribe",
     "subscribePattern",
@@ -43,8 +46,15 @@ _NUMBERS = {
     "maxrecordsperpartition": range(1, 1 << 63),
 }
 """By option, in lower case, the legal numbers; they have at most `_MOST_DIGITS` digits."""
-_OF_SPARK = ("kafka.key.deserializer", "kafka.value.deserializer", "kafka.group.id", "kafka.auto.offset.reset", "kafka.enable.auto.commit")
-"""Options of the client that Spark sets itself. With `kafka.group.id`, other consumers of the group could take partitions away."""
+_OF_SPARK = (
+    "kafka.key.deserializer",
+    "kafka.value.deserializer",
+    "kafka.group.id",
+    "kafka.auto.offset.reset",
+    "kafka.enable.auto.commit",
+    "kafka.interceptor.classes",
+)
+"""Options of the client that Spark sets itself or refuses. With `kafka.group.id`, other consumers of the group could take partitions."""
 
 
 class KafkaError(TidemarkError, ValueError):
@@ -80,21 +90,29 @@ def checked_options(options: dict[str, Value]) -> dict[str, Value]:
         raise ValueError(f"{twice!r} differs from another option in case only; legal: each option once")
     for name in options:
         if name.lower() in _OF_SPARK:
-            raise ValueError(f"{name!r} is set by Spark; legal: other options of Kafka's client")
+            raise ValueError(f"{name!r} is set or refused by Spark; legal: other options of Kafka's client")
         if not isinstance(options[name], Secret) and (legal := _legal_value(name, str(options[name]))) is not None:
             raise ValueError(f"{name!r} is {options[name]!r}; legal: {legal}")
-        if not name.startswith("kafka.") and name.lower() not in lower_names:
+        if (not name.startswith("kafka.") and name.lower() not in lower_names) or name == "kafka.":
             raise ValueError(f"{name!r} is no option; legal: {', '.join(_OPTIONS)}, kafka.*{did_you_mean(name, _OPTIONS)}")
+    if len(starts := [name for name in options if name.lower() in _STARTS]) > 1:
+        raise ValueError(f"{' and '.join(map(repr, starts))} are both given; legal: one of them, since a source has one start")
     return options
 
 
 def _legal_value(name: str, text: str) -> str | None:
     """A description of the legal values of an option of a source; None if the value is legal."""
-    numbers = _NUMBERS.get(name.lower())
+    option, numbers = name.lower(), _NUMBERS.get(name.lower())
     if numbers is not None and not (text.isdecimal() and len(text) <= _MOST_DIGITS and int(text) in numbers):
         return f"a whole number from {numbers.start} to {numbers.stop - 1}"
-    if name.lower() == "startingoffsets" and text.lower() not in ("earliest", "latest") and not _is_offsets(text):
+    if option == "startingoffsets" and text.lower() not in ("earliest", "latest") and not _is_offsets(text):
         return 'earliest, latest, or JSON such as {"orders": {"0": 23, "1": -1}}'
+    if option == "failondataloss" and text.lower() not in ("true", "false"):
+        return "true or false"
+    if option == "subscribe" and not all(topic.strip() for topic in text.split(",")):
+        return "names of topics, separated by commas"
+    if option == "subscribepattern" and not text.strip():
+        return "a regular expression"
     return None
 
 
@@ -113,12 +131,17 @@ def _option_text(name: str, value: Value) -> str:
 def _is_offsets(text: str) -> bool:
     try:
         offsets_by_topic = json.loads(text)
-    except ValueError:
+    except (ValueError, RecursionError):
         return False
     return isinstance(offsets_by_topic, dict) and all(
-        isinstance(offsets, dict) and all(isinstance(offset, int) and offset >= -2 for offset in offsets.values())
+        isinstance(offsets, dict) and all(_PARTITION.fullmatch(number) and _is_offset(offset) for number, offset in offsets.items())
         for offsets in offsets_by_topic.values()
     )
+
+
+def _is_offset(value: object) -> bool:
+    """Whether a value is an offset, or -1 or -2, which stand for the latest and the earliest. A truth value is none."""
+    return isinstance(value, int) and not isinstance(value, bool) and -2 <= value < 1 << 63
 
 
 def _checked_part(part: str) -> str:
@@ -147,7 +170,7 @@ class AvroValues(Strict):
     """
 
     schema_file: str | None = None
-    registry: dict[str, Value] | None = None
+    registry: RegistryOptions | None = None
 
     @model_validator(mode="after")
     def _check_one(self) -> "AvroValues":
@@ -169,10 +192,10 @@ class AvroValues(Strict):
             return Avro(registry=Registry(config=registry_config(self.registry or {})))
         try:
             text = Path(PROJECT, self.schema_file).read_text("utf-8")
-            schema = json.loads(text)
-        except (OSError, ValueError) as error:
+            fault = _schema_fault(json.loads(text))
+        except (OSError, ValueError, RecursionError) as error:
             raise KafkaError.no_schema(source, self.schema_file, f"cannot be read: {error}") from error
-        if (fault := _schema_fault(schema)) is not None:
+        if fault is not None:
             raise KafkaError.no_schema(source, self.schema_file, fault)
         return Avro(schema=text, file=self.schema_file)
 
@@ -260,6 +283,7 @@ class Kafka(Strict):
                 raise KafkaError.no_column(name, column, columns)
         avro = source.avro.described(name) if source.avro else None
         own = {name.lower() for name in source.options}
+        own |= _STARTS if own & _STARTS else set()  # a source has one start, so its own replaces the shared one also under another name
         shared = {name: value for name, value in self.options.items() if name.lower() not in own}
         options = LazyOptions({**shared, **source.options}, _option_text)
         return Topics(options=options, columns=source.columns, avro=avro, accepted=tuple(source.accepted))

@@ -1,9 +1,9 @@
 """The values of options in the file of connections; a secret value is read from an environment variable."""
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import TypeVar
+from typing import Annotated, TypeVar
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 
 from platform_defs.declared.models import Strict
 from platform_defs.engine.formats.connection_errors import ConnectionsError
@@ -23,6 +23,16 @@ class Secret(Strict):
 
 
 Value = str | int | bool | Secret
+
+
+def _with_url(registry: dict[str, Value]) -> dict[str, Value]:
+    """Raise `ValueError` if the configuration of a registry client has no URL."""
+    if not registry.get("url"):
+        raise ValueError("there is no url; legal: the configuration of a registry client, with the registry's `url`")
+    return registry
+
+
+RegistryOptions = Annotated[dict[str, Value], AfterValidator(_with_url)]
 
 
 def resolve_secrets(values: Mapping[str, Value]) -> dict[str, str]:

@@ -53,6 +53,8 @@ _REFUSED = {
 _STARTUP = {"earliest-offset": {"startingOffsets": "earliest"}, "latest-offset": {"startingOffsets": "latest"}}
 _SECRETS = ("password", "jaas", "secret", "user.info", "key")
 """Parts of the names of options of Kafka's client whose values may be secret."""
+_NO_SECRETS = ("key.deserializer", "key.serializer", "ssl.keystore.location", "ssl.keystore.type")
+"""The options of Kafka's client that have such a name, but no secret value."""
 
 
 @dataclass(frozen=True)
@@ -88,8 +90,8 @@ def declared_source(table: CreateTable) -> DeclaredSource:
     if connector not in CONNECTORS:
         legal = f"legal: {', '.join(CONNECTORS)}{did_you_mean(connector, CONNECTORS)}"
         raise SqlError.refused(f"the connector {connector!r} of table {table.name!r}", "there is no such source", legal)
-    path = "" if connector == KAFKA else _first_of(options, "path", "table-path")
-    file_format = "" if connector == DELTA else _first_of(options, "format", "value.format")
+    path = "" if connector == KAFKA else _value_of(table, options, "path", "table-path")
+    file_format = "" if connector == DELTA else _value_of(table, options, "format", "value.format")
     kafka, kafka_options = _topics(table, options, file_format) if connector == KAFKA else ({}, {})
     if connector == FILES and file_format not in FORMATS:
         raise bad_option(table, "format", file_format, f"legal: {', '.join(FORMATS)}")
@@ -112,9 +114,17 @@ def bad_option(table: CreateTable, name: str, value: str, reason: str) -> SqlErr
     return SqlError(f"the option {name!r} of table {table.name!r} is {value!r}; {reason}")
 
 
-def _first_of(options: dict[str, str], *names: str) -> str:
-    """Remove options that have the same meaning; returns the first value that is not empty, or empty text."""
-    return next(filter(None, [options.pop(name, "") for name in names]), "")
+def _value_of(table: CreateTable, options: dict[str, str], *names: str) -> str:
+    """Remove options that have the same meaning; returns their value, or empty text if there are none.
+
+    Raises:
+        SqlError: two of them have different values.
+    """
+    values = {name: value for name in names if (value := options.pop(name, ""))}
+    if len({*values.values()}) > 1:
+        first, second = values
+        raise bad_option(table, second, values[second], f"legal: {values[first]!r}, the value of {first}, or only one of the two options")
+    return next(iter(values.values()), "")
 
 
 def _watermark(table: CreateTable, options: Mapping[str, str]) -> dict[str, Any]:
@@ -171,7 +181,7 @@ def client_options(table: CreateTable, options: dict[str, str]) -> dict[str, str
     client_options: dict[str, str] = {}
     for name in [name for name in options if name.startswith(_PROPERTY)]:
         value, client_option = options.pop(name), name.removeprefix(_PROPERTY)
-        if any(secret in client_option.lower() for secret in _SECRETS):
+        if client_option.lower() not in _NO_SECRETS and any(secret in client_option.lower() for secret in _SECRETS):
             way_out = f"write it to the file of connections as `kafka.{client_option}: {{env: NAME}}`"
             raise SqlError.refused(f"the option {name!r} of table {table.name!r}", "it may be a secret, and a pipeline is shared", way_out)
         if client_option != "group.id":

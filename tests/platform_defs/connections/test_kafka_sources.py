@@ -45,6 +45,14 @@ def test_an_option_of_a_source_replaces_one_of_all_sources_that_is_written_in_an
     assert topics.option("startingOffsets") == "earliest"
 
 
+@pytest.mark.parametrize(("own", "shared"), [("startingOffsets", "startingtimestamp"), ("startingTimestamp", "startingOffsets")])
+def test_the_start_of_a_source_replaces_that_of_all_sources(own: str, shared: str):
+    values = {"startingoffsets": "earliest", "startingtimestamp": 1_000}
+    topics = _topics({"options": {"subscribe": "orders", own: values[own.lower()]}}, **{shared: values[shared.lower()]})
+    assert topics.options == {"subscribe": "orders", own: str(values[own.lower()])}
+    assert topics.starts_at_earliest == (own == "startingOffsets")
+
+
 def test_an_option_that_names_topics_is_refused_among_the_options_of_all_sources():
     with pytest.raises(ConnectionsError, match=r"'subscribe' is an option of a single source; legal: subscribe in kafka.sources"):
         _topics({"options": {"subscribePattern": "b"}}, subscribe="a")
@@ -72,6 +80,7 @@ def test_a_schema_is_read_from_its_file(tmp_path: Path):
         pytest.param('["null", {"type": "record", "name": "o", "fields": []}]', "has a union of schemas at its top", id="a union"),
         pytest.param("[]", "has a union of schemas at its top", id="no schemas"),
         pytest.param('"string"', "is not the schema of a record", id="a text"),
+        pytest.param("[" * 100_000, "cannot be read: maximum recursion depth", id="brackets"),
         pytest.param('{"type": {"type": "record"}}', "is not the schema of a record", id="a nested type"),
         pytest.param('{"type": "object", "properties": {}}', "is not the schema of a record", id="JSON Schema"),
         *[
@@ -116,15 +125,38 @@ def test_a_number_of_the_registrys_client_stays_a_number(monkeypatch: pytest.Mon
         pytest.param({}, "either subscribe", id="no topic"),
         pytest.param({"options": {"subscribe": "a", "subscribePattern": "b"}}, "either subscribe", id="two ways"),
         pytest.param({"options": {"subscribe": "a", "maxOffsetPerTrigger": 1}}, "did you mean 'maxOffsetsPerTrigger'", id="misspelled"),
-        pytest.param({"options": {"subscribe": "a", "kafka.group.id": "g"}}, "'kafka.group.id' is set by Spark", id="a group"),
-        pytest.param({"options": {"subscribe": "a", "kafka.Group.ID": "g"}}, "'kafka.Group.ID' is set by Spark", id="in another case"),
+        pytest.param({"options": {"subscribe": "a", "kafka.group.id": "g"}}, "'kafka.group.id' is set or refused by Spark", id="a group"),
+        pytest.param({"options": {"subscribe": "a", "kafka.Group.ID": "g"}}, "'kafka.Group.ID' is set or refused", id="in another case"),
+        pytest.param({"options": {"subscribe": "a", "kafka.interceptor.classes": "x"}}, "set or refused by Spark", id="interceptors"),
+        pytest.param({"options": {"subscribe": "a", "kafka.": "x"}}, "'kafka.' is no option", id="no name"),
+        pytest.param({"options": {"subscribe": "a", "failOnDataLoss": "ture"}}, "legal: true or false", id="no truth value"),
+        pytest.param({"options": {"subscribe": "a,,b"}}, "'a,,b'; legal: names of topics, separated by commas", id="an empty topic"),
+        pytest.param({"options": {"subscribe": ""}}, "legal: names of topics, separated by commas", id="empty topics"),
+        pytest.param({"options": {"subscribePattern": ""}}, "legal: a regular expression", id="an empty pattern"),
+        pytest.param(
+            {"options": {"subscribe": "a", "startingOffsets": "latest", "startingTimestamp": 1}},
+            "'startingOffsets' and 'startingTimestamp' are both given; legal: one of them",
+            id="two starts",
+        ),
         pytest.param({"options": {"subscribe": "a", "maxOffsetsPerTrigger": 0}}, "legal: a whole number from 1 to", id="no records"),
         pytest.param({"options": {"subscribe": "a", "maxOffsetsPerTrigger": "x"}}, "legal: a whole number from 1 to", id="no number"),
         pytest.param({"options": {"subscribe": "a", "startingOffsets": "newest"}}, "legal: earliest, latest, or JSON", id="no start"),
         pytest.param({"options": {"subscribe": "a", "startingOffsets": '{"a": {"0": -3}}'}}, "or JSON", id="no offset"),
+        *[
+            pytest.param({"options": {"subscribe": "a", "startingOffsets": text}}, "or JSON", id=text[:20])
+            for text in (
+                '{"a": {"0": true}}',
+                '{"a": {"a": 1}}',
+                '{"a": {"-1": 1}}',
+                '{"a": {"00": 1}}',
+                f'{{"a": {{"0": {1 << 63}}}}}',
+                "[" * 100_000,
+            )
+        ],
         pytest.param({"options": {"subscribe": "a"}, "columns": {"region": "value"}}, "legal: key, topic, partition", id="no part"),
         pytest.param({"options": {"subscribe": "a", "Subscribe": "b"}}, "'subscribe' differs from another option in case only", id="twice"),
         pytest.param({"options": {"subscribe": "a"}, "avro": {}}, "legal: one of schema_file and registry", id="no schema"),
+        pytest.param({"options": {"subscribe": "a"}, "avro": {"registry": {"url": ""}}}, "there is no url; legal: ", id="an empty URL"),
     ],
 )
 def test_an_illegal_source_is_refused(source: dict[str, Any], error: str):
@@ -157,6 +189,8 @@ def test_a_source_that_does_not_match_the_pipeline_is_refused(pipeline: Pipeline
         pytest.param("minPartitions", str(2**31), "a whole number from 1 to 2147483647", id="more partitions than Java can count"),
         pytest.param("startingTimestamp", "9" * 19, "a whole number from 0 to 9223372036854775807", id="a time that Java cannot have"),
         pytest.param("startingTimestamp", "9" * 5_000, "a whole number from 0 to", id="more digits than Python reads"),
+        pytest.param("failOnDataLoss", "s3cret", "true or false", id="no truth value"),
+        pytest.param("subscribe", "s3cret,", "names of topics, separated by commas", id="an empty topic"),
         pytest.param("startingOffsets", "s3cret", "earliest, latest, or JSON such as", id="no start"),
     ],
 )

@@ -391,6 +391,27 @@ def test_kafka_options_are_a_part_of_the_connections():
     }
 
 
+@pytest.mark.parametrize(
+    ("options", "error"),
+    [
+        ("'format' = 'json', 'properties.auto.offset.reset' = 'latest'", "'kafka.auto.offset.reset' is set or refused by Spark"),
+        ("'format' = 'json', 'properties.key.deserializer' = 'x'", "'kafka.key.deserializer' is set or refused by Spark"),
+        ("'format' = 'json', 'properties.' = 'x'", "the options 'properties.*' of the Kafka tables: 'kafka.' is no option"),
+        ("'format' = 'avro-confluent'", "table 't': avro.registry: there is no url"),
+    ],
+)
+def test_connections_that_could_not_be_loaded_are_not_printed(options: str, error: str):
+    script = plan(f"CREATE TABLE t (a STRING) WITH ('connector' = 'kafka', 'topic' = 'x', {options})")
+    with pytest.raises(SqlError, match=re.escape(error)):
+        kafka_part(sources_of(script), {})
+
+
+def test_an_option_of_a_keystore_that_is_no_secret_is_a_part_of_the_connections():
+    option = "'properties.ssl.keystore.location' = '/k.jks'"
+    script = plan(f"CREATE TABLE t (a STRING) WITH ('connector' = 'kafka', 'topic' = 'x', 'format' = 'json', {option})")
+    assert kafka_part(sources_of(script), {})["kafka"]["options"] == {"kafka.ssl.keystore.location": "/k.jks"}
+
+
 GROUPED = "SELECT seller, COUNT(*) AS n FROM orders GROUP BY seller"
 
 
@@ -599,6 +620,11 @@ def test_what_a_pipeline_cannot_have_is_refused(text: str, message: str):
         ("'connector' = 'kafka', 'format' = 'json', 'topic' = 'a', 'scan.startup.mode' = 'group-offsets'", "there is no consumer group"),
         ("'connector' = 'kafka', 'format' = 'json', 'topic' = 'a', 'properties.sasl.jaas.config' = 'x'", "{env: NAME}"),
         ("'connector' = 'kafka', 'format' = 'raw', 'topic' = 'a'", "legal: json, avro-confluent"),
+        (
+            "'connector' = 'kafka', 'format' = 'json', 'value.format' = 'avro-confluent', 'topic' = 'a'",
+            "'value.format' of table 't' is 'avro-confluent'; legal: 'json', the value of format, or only one of the two options",
+        ),
+        ("'connector' = 'delta', 'path' = 'a', 'table-path' = 'b'", "'table-path' of table 't' is 'b'; legal: 'a', the value of path"),
         ("'connector' = 'kafka', 'format' = 'json', 'topic' = 'a', 'scan.startup.mod' = 'x'", "did you mean 'scan.startup.mode'"),
         ("'connector' = 'kafka', 'format' = 'json', 'topic' = 'a', 'path' = '/data/t'", "is '/data/t'; legal: connector, topic"),
         ("'connector' = 'kafka', 'format' = 'json', 'topic' = 'a', 'avro-confluent.url' = 'u'", "is 'u'; legal: none with json"),
