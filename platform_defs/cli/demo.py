@@ -106,6 +106,7 @@ def _simulated(folder: DemoLake, day: ShopDay, parts: int, planned_rows: dict[st
     truth = asdict(day.truth)
     planned_rows.update({source: dict(truth[source]) for source in SOURCES})
     if send is not None:
+        folder.record_topics(SOURCES)
         return partial(send, day)
     return lambda part: _land(folder, SOURCES, f"part-{part:05d}.jsonl", lambda: drop(day, folder.landing, part, parts))
 

@@ -15,6 +15,7 @@ from urllib.parse import unquote
 from operators.errors import TidemarkError
 from platform_defs.engine import Engine, LedgerError
 from platform_defs.engine.accounting.recorded_account import FOLDER as ACCOUNTS
+from platform_defs.engine.formats.files import TOPIC
 from platform_defs.engine.ingest.stream import writer_name
 from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.operations.failures import FOLDER as FAILURES
@@ -41,7 +42,7 @@ _PREPARED_FILE = re.compile(rf"{PREPARED_FOLDER}/\w+/(part-\d{{5}}\.csv|\.part-\
 _STATUS_FOLDERS = (ACCOUNTS, FAILURES, *(f"{FAILURES}/{kind}" for kind in ("tables", "sources", "sinks")))
 _STATUS_FILE = re.compile(rf"({'|'.join(_STATUS_FOLDERS)})/\w+\.json(#\d+)?", re.ASCII)
 """A recorded account or failure, or a temporary file that an interrupted write of one left."""
-_NOTE = "The demo empties this folder each time it starts. `landed` lists its input files: modification time in ms, and size in bytes."
+_NOTE = "The demo empties this folder each time it starts. `landed` lists its input: for files, modification time in ms, and size in bytes."
 State = tuple[int, int] | None
 """A file's modification time in ms and its size; None for a file that the demo was about to land."""
 
@@ -119,6 +120,10 @@ class DemoLake:
     def record_planned_files(self, names: Iterable[str]) -> None:
         """Record that the demo is about to land files, such as `orders/part-00000.csv`."""
         self._write_mark({**self._recorded_files(), **dict.fromkeys(names)})
+
+    def record_topics(self, topics: Iterable[str]) -> None:
+        """Record that the demo sends rows to topics, each of which a source of its name reads."""
+        self.record_planned_files(f"{topic}/{TOPIC}{topic}" for topic in topics)
 
     def record_landed_files(self) -> None:
         """Record the modification time and the size of every planned file that has landed."""
@@ -241,7 +246,7 @@ def _state(path: Path) -> State:
 
 
 def _ingested_files(root: Path, engine: Engine) -> Iterator[tuple[str, State]]:
-    """The files that the ledger records, by source and name, with their states."""
+    """The files and the ranges of offsets of topics that the ledger records, by source and name, with their states."""
     for source in engine.sources:
         try:
             offsets = engine.ledger.offsets(source)
@@ -249,4 +254,5 @@ def _ingested_files(root: Path, engine: Engine) -> Iterator[tuple[str, State]]:
             raise ForeignFolderError.containing(root, f"a ledger that cannot be read ({error})") from None
         for offset in offsets:
             path, modified, length = offset.split("|")[:3]
-            yield f"{source}/{PurePosixPath(unquote(path)).name}", (int(modified), int(length))
+            name = path.rpartition("/")[0] if path.startswith(TOPIC) else PurePosixPath(unquote(path)).name  # of a range, the topic
+            yield f"{source}/{name}", (int(modified), int(length))

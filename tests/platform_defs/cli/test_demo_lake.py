@@ -18,6 +18,7 @@ from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.tables import Lake
 from platform_defs.settings import HOME, Settings, settings
 from platform_defs.shop import shop
+from platform_defs.simulator import Shop, simulate
 from tests.engine.source_batches import source_batch
 
 LANDED = "orders/part-00000.jsonl"
@@ -222,6 +223,19 @@ def test_rows_from_another_folder_prevent_deletion(made_demo: Demo) -> None:
     with pytest.raises(ForeignFolderError, match=r"rows or a file of 'orders/mine\.csv'"):
         made_demo.folder.begin(_engine(made_demo.root))
     assert made_demo.folder.landing.exists()
+
+
+def test_a_second_demo_through_kafka_uses_the_same_lake(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Its rows are not in files: the ledger has ranges of offsets of its topics."""
+    root, engine = tmp_path / "demo", _engine(tmp_path / "demo")
+    for _ in range(2):
+        DemoLake(root).begin(_engine(root))
+        demo._simulated(DemoLake(root), simulate(Shop(orders=1)), 1, {}, lambda day, part: None)
+        shutil.rmtree(root / "ledger", ignore_errors=True)
+        engine.ledger.commit([tuple(source_batch(name, 1, offsets=(f"kafka:{name}/0@ID|0|9",)) for name in ("orders", "payments"))])
+    engine.ledger.commit([(source_batch("orders", 2, offsets=("kafka:mine/0@ID|0|9",)),)])
+    with pytest.raises(ForeignFolderError, match="rows or a file of 'orders/kafka:mine'"):
+        DemoLake(root).begin(_engine(root))
 
 
 def test_a_folder_without_a_readable_marker_is_not_changed(tmp_path: Path) -> None:
