@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 import re
 import sys
 from importlib.util import find_spec
@@ -56,6 +57,15 @@ class IntegrationError(TidemarkError, RuntimeError):
         )
 
 
+class InstanceFileError(TidemarkError, ValueError):
+    """The configuration file `dagster.yaml` cannot be read."""
+
+    @classmethod
+    def not_utf8(cls, file: Path, error: UnicodeDecodeError) -> "InstanceFileError":
+        """The file is in another encoding."""
+        return cls(f"{file} cannot be read: {error}; legal: a file in UTF-8")
+
+
 def prepare(home: str, *, openlineage: bool = False) -> Path:
     """Create the folder and its `dagster.yaml`; a file that a user has written or changed is kept.
 
@@ -69,6 +79,8 @@ def prepare(home: str, *, openlineage: bool = False) -> Path:
     Raises:
         IntegrationError: OpenLineage events are to be sent, but the package that sends them is not installed, or the file of a user does
             not name it.
+        InstanceFileError: the file is not in UTF-8.
+        OSError: the folder or the file cannot be read or written.
     """
     if openlineage and find_spec(_OPENLINEAGE) is None:
         raise IntegrationError.not_installed()
@@ -77,18 +89,30 @@ def prepare(home: str, *, openlineage: bool = False) -> Path:
     file = folder / FILE
     storage = _STORAGE.format(folder=json.dumps(str(folder / "history" / "runs")))
     text = _TEXT.format(storage=f"{_WITH_OPENLINEAGE}{indent(storage, '    ')}" if openlineage else storage)
-    found = file.read_text(encoding="utf-8") if file.exists() else None
+    content = f"# Written by Tidemark ({_hash(text)}); a file that you change is kept.\n{text}"
+    try:
+        found = file.read_text(encoding="utf-8") if file.exists() else None
+    except UnicodeDecodeError as error:
+        raise InstanceFileError.not_utf8(file, error) from None
     if found is None or _is_ours(found):
-        file.write_text(f"# Written by Tidemark ({_hash(text)}); a file that you change is kept.\n{text}", encoding="utf-8")
+        if found != content:
+            _replace(file, content)
     elif openlineage and _OPENLINEAGE not in found:
         raise IntegrationError.not_in_file(file)
     return folder
 
 
+def _replace(file: Path, content: str) -> None:
+    """Write a file as a whole: after a kill, and for a Dagster that reads it now, it has the former content or the new one."""
+    new_file = file.with_name(f".{file.name}.{os.getpid()}.new")
+    new_file.write_text(content, encoding="utf-8")
+    new_file.replace(file)
+
+
 def _is_ours(text: str) -> bool:
-    """Whether a version of Tidemark wrote the file, and nobody has changed it."""
+    """Whether a version of Tidemark wrote the file, and nobody has changed it. A kill of an earlier version may have left it empty."""
     match = _MARK.fullmatch(text)
-    return text == _EARLIER or (match is not None and match[1] == _hash(match[2]))
+    return not text or text == _EARLIER or (match is not None and match[1] == _hash(match[2]))
 
 
 def _hash(text: str) -> str:
@@ -96,10 +120,13 @@ def _hash(text: str) -> str:
 
 
 def main() -> int:
-    """Prepare the folder of the settings and print it, for use in scripts; the exit status is 1 if a setting is illegal."""
+    """Prepare the folder of the settings and print it, for use in scripts.
+
+    The exit status is 1 if a setting is illegal, or the folder or its file cannot be read or written.
+    """
     try:
         folder = prepare(settings().dagster_home, openlineage=settings().openlineage)
-    except (SettingsError, IntegrationError) as error:
+    except (SettingsError, IntegrationError, InstanceFileError, OSError) as error:
         sys.stderr.write(f"error: {error}\n")
         return 1
     sys.stdout.write(f"{folder}\n")

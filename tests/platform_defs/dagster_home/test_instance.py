@@ -89,6 +89,21 @@ def test_a_changed_file_with_the_former_module_of_the_event_log_works(tmp_path):
     assert (tmp_path / "dagster.yaml").read_text() == changed
 
 
+def test_the_file_is_replaced_as_a_whole_and_only_if_it_differs(tmp_path):
+    """A Dagster that runs may read it, and after a kill a part of it would be kept like a file of a user."""
+    file = prepare(str(tmp_path)) / "dagster.yaml"
+    content, written = file.read_text(), file.stat()
+    prepare(str(tmp_path))
+    assert (file.stat().st_ino, file.stat().st_mtime_ns) == (written.st_ino, written.st_mtime_ns)
+    for former in (EARLIER, ""):  # earlier versions emptied the file before they wrote it
+        file.write_text(former)
+        with file.open() as opened_before:
+            prepare(str(tmp_path))
+            assert opened_before.read() == former
+        assert file.read_text() == content
+    assert [path.name for path in tmp_path.iterdir()] == ["dagster.yaml"]
+
+
 def test_a_file_that_a_user_has_changed_is_kept(tmp_path):
     file = prepare(str(tmp_path)) / "dagster.yaml"
     changed = file.read_text().replace("telemetry: {enabled: false}", "telemetry: {enabled: true}")
@@ -106,10 +121,19 @@ def test_the_folder_is_printed_for_a_script(tmp_path, monkeypatch, capsys):
     monkeypatch.setenv("TIDEMARK_DAGSTER_HOME", str(tmp_path / "home"))
     settings.cache_clear()
     assert main() == 0
+    (tmp_path / "home/dagster.yaml").write_bytes("# \xe4".encode("latin-1"))
+    assert main() == 1
+    monkeypatch.setenv("TIDEMARK_DAGSTER_HOME", str(tmp_path / "home/dagster.yaml"))
+    settings.cache_clear()
+    assert main() == 1
     monkeypatch.setenv("TIDEMARK_LAKE", "")
     settings.cache_clear()
     assert main() == 1
     monkeypatch.undo()
     settings.cache_clear()
     printed = capsys.readouterr()
-    assert (printed.out, printed.err[:20]) == (f"{tmp_path}/home\n", "error: TIDEMARK_LAKE")
+    assert printed.out == f"{tmp_path}/home\n"
+    not_utf8, not_a_folder, no_lake = printed.err.splitlines()
+    assert not_utf8.startswith(f"error: {tmp_path}/home/dagster.yaml cannot be read: 'utf-8' codec")
+    assert not_a_folder == f"error: [Errno 17] File exists: '{tmp_path}/home/dagster.yaml'"
+    assert no_lake.startswith("error: TIDEMARK_LAKE")
