@@ -142,9 +142,9 @@ def _late_count(engine: Engine, source: str, asset: str) -> int | None:
 
 
 def print_table(title: str, columns: Sequence[str], rows: Sequence[Sequence[object]]) -> None:
-    """Print rows below a title and the columns' names."""
+    """Print rows below a title and the columns' names, with spaces in place of underscores."""
     _print_title(title)
-    out.print(_as_table(columns, rows))
+    out.print(_as_table([column.replace("_", " ") for column in columns], rows))
     out.print()
 
 
@@ -156,7 +156,7 @@ def _print_title(title: str) -> None:
 def _as_table(columns: Sequence[str], rows: Sequence[Sequence[object]]) -> Table:
     table = Table(box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, padding=(0, 1))
     for n, column in enumerate(columns):
-        table.add_column(plain(column.replace("_", " ")), justify="right" if n and rows and isinstance(rows[0][n], int | float) else "left")
+        table.add_column(plain(column), justify="right" if n and rows and isinstance(rows[0][n], int | float) else "left")
     for row in rows:
         table.add_row(*["" if v is None else f"{v:,}" if isinstance(v, int) and not isinstance(v, bool) else plain(v) for v in row])
     table.collapse_padding = out.measure(table, options=out.options.update_width(_ANY_WIDTH)).maximum > out.width

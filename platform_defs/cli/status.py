@@ -180,13 +180,12 @@ def _row(name: str, asset: dict[str, Any]) -> list[object]:
     if asset["steps"] is None:  # the table cannot be read
         return [name, *["unknown"] * 4]
     progress = asset["closed_to"] or (f"batch {asset['ledger_entry']}" if asset["steps"] and asset["ledger_entry"] else "nothing yet")
-    last = asset["last_account"]
-    if last is None:
-        law, accounted_at = "unknown", "never"
-    else:
-        law = "violated" if asset["law"]["broken"] or asset["law"][_DIFFERS] else "holds"
-        accounted_at = last["oldest_at"][:16]
-    return [name, short_instant(progress), duration(asset["lag_seconds"]), law, accounted_at]
+    last, law = asset["last_account"], "holds"
+    if last is None or "refused" in asset["law"]:
+        law = "unknown"
+    elif asset["law"]["broken"] or asset["law"][_DIFFERS]:
+        law = "violated"
+    return [name, short_instant(progress), duration(asset["lag_seconds"]), law, "never" if last is None else last["oldest_at"][:16]]
 
 
 def print_recounted(report: dict[str, Any]) -> None:
@@ -257,14 +256,13 @@ def _print_asset(name: str, asset: dict[str, Any]) -> None:
 
 
 def _print_retained(name: str, asset: dict[str, Any]) -> None:
-    """Print the number of days of which only totals are retained.
-
-    For a table that was made after rows had been removed, print from when on it is complete.
-    """
+    """Print the number of days of which only totals are retained, and for a table that was made later from when on it is complete."""
     retention = asset.get("retention")
     if retention is None:
         return
-    note = f"the totals of {count(retention['days'], 'day')} before {retention['kept_from']} are retained; their rows have been removed"
+    note = f"can be computed from {retention['kept_from']} on; older rows of its inputs have been removed"
+    if retention["days"]:
+        note = f"the totals of {count(retention['days'], 'day')} before {retention['kept_from']} are retained; their rows have been removed"
     if retention["complete_from"] is not None:
         note = f"complete from {short_instant(retention['complete_from'])} on, since older rows had been removed when it was made"
     out.print(f"  {plain(name)}: {note}", highlight=False, soft_wrap=True)

@@ -13,7 +13,7 @@ from operators.errors import TidemarkError
 from operators.timing import length_ms
 from platform_defs.cli import status
 from platform_defs.cli.arguments import AssetNames, interval, known_assets
-from platform_defs.cli.render import out, plain
+from platform_defs.cli.render import Terminal, out, plain
 from platform_defs.configured_engine import configured_engine as _engine
 from platform_defs.engine import Engine
 
@@ -29,7 +29,8 @@ def watch(
     interval("--every", every)
     seconds, engine = length_ms(every, "--every") / 1000, _engine()
     names = known_assets(engine.assets, assets)
-    with Live(console=out, auto_refresh=False, vertical_overflow="visible") as live, suppress(KeyboardInterrupt):
+    screen = Terminal(emoji=False)  # not `out`: a live display adds its text to all that its console prints, and `_report` prints to `out`
+    with Live(console=screen, auto_refresh=False, vertical_overflow="visible") as live, suppress(KeyboardInterrupt):
         while True:
             live.update(Text.from_ansi(_report(engine, names)), refresh=True)
             time.sleep(seconds)

@@ -45,6 +45,11 @@ def test_late_rows_fit_the_terminal_and_are_escaped(width: int, capsys: pytest.C
     assert "…" not in out
 
 
+def test_the_columns_of_rows_have_the_names_by_which_a_query_can_select_them(width: int, capsys: pytest.CaptureFixture[str]) -> None:
+    render.print_result({"rows": [{"window_end": "x", "a_b": 1, "a b": 2}], "has_more": False})
+    assert capsys.readouterr().out.splitlines()[1].split("  ") == ["window_end", " a_b", " a b"]
+
+
 def test_a_long_value_is_cut_and_its_length_shown(width: int, capsys: pytest.CaptureFixture[str]) -> None:
     render.print_late(_late([{"a": "x" * 1_000}]))
     out = capsys.readouterr().out

@@ -4,6 +4,7 @@ import json
 from collections.abc import Callable
 from dataclasses import replace
 from datetime import date, timedelta
+from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
@@ -16,8 +17,9 @@ from typer.testing import CliRunner
 from assets.contracts import DerivedAsset
 from operators import Aggregate, TopN, Tumbling, WindowedAggregate
 from platform_defs.cli import commands as cli
-from platform_defs.cli import status, watch
+from platform_defs.cli import render, status, watch
 from platform_defs.cli.failures import StatusError
+from platform_defs.cli.render import Terminal
 from platform_defs.cli.status import recorded_status
 from platform_defs.engine import Engine
 from platform_defs.engine.accounting import accounts
@@ -30,6 +32,7 @@ from tests.support.clock import Clock
 from tests.support.no_session import without_session
 from tests.support.recorded_accounts import record_accounts
 from tests.support.small_sources import DAY, MINUTE, START, Event, join, replay, source
+from tests.support.status_reports import status_report
 
 STREAM = [
     {"l": [Event("a", 1, 0), Event("b", 2, MINUTE)], "r": [Event("a", 3, MINUTE)]},
@@ -111,6 +114,45 @@ def test_a_table_that_is_refused_is_named_with_the_reason(monkeypatch: pytest.Mo
     law = json.loads(_status(monkeypatch, changed, "--recount", "--json")[0])["assets"]["pairs"]["law"]
     assert "upper was 600000, and is 1200000" in law.pop("refused")
     assert law == {"holds": False, "broken": [], "ledger_differs_from_log": []}
+
+
+ACCOUNTED = ("2026-03-01", "12:00")
+
+
+def _table(**parts: Any) -> dict[str, Any]:
+    """A table in a report for `print_recorded`, which has been accounted for."""
+    law = {"holds": True, "broken": [], "ledger_differs_from_log": []}
+    times = {
+        "steps": 1,
+        "ledger_entry": 1,
+        "closed_to": None,
+        "lag_seconds": 0,
+        "waits_for": [],
+        "held_back_by": None,
+        "held_back_seconds": None,
+        "last_failure": None,
+    }
+    return {**times, "law": law, "last_account": {"oldest_at": "2026-03-01 12:00:00.000Z"}} | parts
+
+
+def test_the_law_of_a_table_that_is_refused_is_not_known(capsys: pytest.CaptureFixture[str]) -> None:
+    """The last account is that of rows which the table's present operator does not explain."""
+    refused = _table(law={**_table()["law"], "holds": False, "refused": "upper was 1"})
+    status.print_recorded(status_report(assets={"good": _table(), "refused": refused, "never": _table(last_account=None)}))
+    lines = capsys.readouterr().out.splitlines()
+    laws = {
+        name: line.partition("0 s")[2].split() for name in ("good", "refused", "never") for line in lines if line.startswith(f"{name} ")
+    }
+    assert laws == {"good": ["holds", *ACCOUNTED], "refused": ["unknown", *ACCOUNTED], "never": ["unknown", "never"]}
+
+
+def test_the_totals_of_no_day_are_not_called_retained(capsys: pytest.CaptureFixture[str]) -> None:
+    retention = {"kept_from": "2026-03-02", "complete_from": None, "totals": {}}
+    tables = {name: _table(retention={**retention, "days": days}) for name, days in (("old", 1), ("new", 0))}
+    status.print_recorded(status_report(assets=tables))
+    old, new = (line for line in capsys.readouterr().out.splitlines() if "2026-03-02" in line)
+    assert old == "  old: the totals of 1 day before 2026-03-02 are retained; their rows have been removed"
+    assert new == "  new: can be computed from 2026-03-02 on; older rows of its inputs have been removed"
 
 
 def test_no_days_to_rebuild_are_reported_for_a_table_that_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -301,6 +343,24 @@ def test_watch_refreshes_the_status_until_it_is_interrupted(monkeypatch: pytest.
     assert slept == [5, 5, 5]
     assert ["error" in text for text in texts] == [False, True, False]
     assert "pairs   2026-03-01 23:58:59" in texts[2]
+
+
+def test_watch_prints_each_state_once_in_a_terminal(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, clock: Clock) -> None:
+    """There, a live display adds its present text to all that its console prints, also to the text of the next state."""
+    engine, texts = bare_engine(tmp_path, clock, [source("l"), source("r")], [join()]), list[str]()
+
+    def sleep(_: float) -> None:
+        if len(texts) == 3:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(watch, "_engine", lambda: engine)
+    monkeypatch.setattr(watch, "time", SimpleNamespace(sleep=sleep))
+    monkeypatch.setattr(watch, "_report", lambda *arguments, report=watch._report: texts.append(report(*arguments)) or texts[-1])
+    monkeypatch.setattr(watch, "Terminal", partial(Terminal, force_terminal=True, force_interactive=True))
+    monkeypatch.setattr(render.out, "_force_terminal", True)
+    monkeypatch.setattr(render.out, "is_interactive", True)
+    assert CliRunner().invoke(cli.app, ["watch"]).exit_code == 0
+    assert texts[1:] == texts[:1] * 2
 
 
 @pytest.mark.parametrize(
