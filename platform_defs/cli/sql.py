@@ -1,5 +1,6 @@
 """The command that runs a file of SQL statements: `tidemark sql FILE`."""
 
+import re
 import sys
 from collections.abc import Callable, Mapping
 from functools import cached_property
@@ -35,6 +36,7 @@ from platform_defs.spark.session import session
 
 app = typer.Typer()
 _STDIN = "-"
+_is_uri = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*:/").match  # Hadoop writes the URI of a local file with one slash
 
 
 @app.command()
@@ -165,7 +167,7 @@ class Runner:
             return f"{settings().landing_root}/{source.contract.name}"
         if not source.path:
             raise SqlError.refused(f"table {source.contract.name!r}", "it names no Delta table", "add 'path' = '...' to WITH")
-        return source.path if "://" in source.path else str(self._folder / source.path)
+        return source.path if _is_uri(source.path) else str(self._folder / source.path)
 
 
 def print_statements(report: Mapping[str, Any]) -> None:

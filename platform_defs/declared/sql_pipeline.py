@@ -102,7 +102,7 @@ def _contract(contract: SourceContract, version_key: Set[str]) -> SourceContract
 
 
 def _check_folders(sources: Mapping[str, DeclaredSource]) -> None:
-    """Raise `SqlError` if the files of a source are not in the folder that a pipeline reads."""
+    """Raise `SqlError` unless the last folder of a source's path has the source's name, as the folder that a pipeline reads has it."""
     for name, source in sources.items():
         if source.connector == FILES and source.path and PurePosixPath(source.path).name != name:
             reason = f"a pipeline reads the files in the folder {name} of TIDEMARK_LANDING"

@@ -10,8 +10,10 @@ from deltalake import write_deltalake
 from typer.testing import CliRunner
 
 from operators import SqlError
+from operators.sql.plan import plan
 from platform_defs.cli import sql as cli
 from platform_defs.cli.arguments import ArgumentError
+from platform_defs.declared.sql_sources import declared_source
 
 CLICKS = """
 CREATE TABLE clicks (user_id STRING, page STRING, ms BIGINT, at_time AS TO_TIMESTAMP_LTZ(ms, 3), WATERMARK FOR at_time AS at_time)
@@ -206,6 +208,16 @@ def test_topics_are_printed_as_connections(tmp_path: Path):
 def test_a_query_of_a_table_that_cannot_be_read_is_refused(tmp_path: Path, text: str, message: str):
     with pytest.raises(SqlError, match=message):
         run(written(tmp_path, text))
+
+
+@pytest.mark.parametrize(
+    ("path", "read"),
+    [("rows", "/queries/rows"), ("/data/rows", "/data/rows"), ("file:/data/rows", "file:/data/rows"), ("s3a://b/r", "s3a://b/r")],
+)
+def test_a_relative_path_starts_from_the_folder_of_the_file(path: str, read: str):
+    script = plan(f"CREATE TABLE t (a STRING) WITH ('connector' = 'delta', 'path' = '{path}')")
+    runner = cli.Runner(script, Path("/queries"), lambda: pytest.fail("a session was started"))
+    assert runner._path(declared_source(script.declared["t"])) == read  # pyright: ignore[reportPrivateUsage]
 
 
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path):
