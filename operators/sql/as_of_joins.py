@@ -14,7 +14,7 @@ from operators.sql.dialect import Tree, spark_sql
 from operators.sql.errors import SqlError
 from operators.sql.join_conditions import PRESERVED, Conditions
 from operators.sql.joins import ReadColumns, check_key, columns_read_later, names_of_join, scope_of_join, times_in_result
-from operators.sql.ranks import ranks_of
+from operators.sql.ranks import no_last_rank
 from operators.sql.relations import Apply, Input, Item, Named, Ranked, Relation, Select, Windowed, upserts
 from operators.sql.scope import Scope
 from operators.sql.selections import select
@@ -115,7 +115,7 @@ def _check_sides(conditions: Conditions) -> None:
             way_out = "join in a view, and apply the windowing function to that view"
             raise SqlError.refused("FOR SYSTEM_TIME AS OF with windows", "versions have no windows", way_out)
         if isinstance(relation, Ranked):
-            ranks_of(relation, ())
+            raise no_last_rank(relation)
     if conditions.lower is not None or conditions.upper is not None:
         reason = "the version at the left row's time is used, however old it is"
         way_out = "leave it out, or declare the table of INSERT INTO with the option 'tidemark.max-age'"

@@ -12,7 +12,7 @@ from operators.sql.dialect import Tree
 from operators.sql.errors import SqlError
 from operators.sql.names import find_name
 from operators.sql.planner import Planner
-from operators.sql.ranks import ranks_of
+from operators.sql.ranks import no_last_rank
 from operators.sql.relations import Apply, Input, Named, Ranked, Relation, Select, Windowed, upserts, walk
 from operators.sql.script import CreateView, Explain, Insert, Query, read_script
 from operators.sql.select_list import name_expressions
@@ -248,7 +248,7 @@ def _check_complete(relation: Relation) -> Relation:
     """The relation; refused if it returns rows in windows or ranks without a limit, which only an operator can read."""
     for below in walk(relation):
         if isinstance(below, Ranked):
-            ranks_of(below, ())
+            raise no_last_rank(below)
         if isinstance(below, Windowed):
             reason = "rows in windows are read by an operator"
             raise SqlError.refused("a query that ends with windows", reason, "aggregate, join, rank or deduplicate them")

@@ -46,7 +46,7 @@ def rank(scope: Scope, ranked: Ranked, is_shown: bool) -> Scope:
         ranked: the same rows.
         is_shown: whether the query selects the rank.
     """
-    ranks, others = ranks_of(ranked, scope.conditions)
+    ranks, others = ranks_of(ranked, scope)
     results = _apply(ranked, ranks, is_shown)
     where = None
     if isinstance(results.operator, TopK | Consecutive) and ranks.first > 1:

@@ -8,8 +8,8 @@ from sqlglot import exp
 
 from operators.sql.dialect import MIRRORED, Tree, spark_sql
 from operators.sql.errors import SqlError
-from operators.sql.names import find_name
 from operators.sql.relations import Ranked
+from operators.sql.scope import Scope
 
 
 @dataclass(frozen=True)
@@ -25,15 +25,19 @@ class Ranks:
     last: int | str
 
 
-def ranks_of(ranked: Ranked, conditions: Sequence[Tree]) -> tuple[Ranks, list[Tree]]:
-    """The ranks that conditions keep, and the other conditions.
+def ranks_of(ranked: Ranked, scope: Scope) -> tuple[Ranks, list[Tree]]:
+    """The ranks that the conditions of a query keep, and the other conditions.
+
+    Args:
+        ranked: the rows with their rank.
+        scope: the same rows, and the conditions.
 
     Raises:
-        SqlError: the conditions give no last rank.
+        SqlError: the conditions give no last rank, or compare the rank with a column that the query does not have.
     """
     first, last, others = 1, list[int | str](), list[Tree]()
-    for condition in _split_between(conditions):
-        comparison = _rank_comparison(ranked, condition)
+    for condition in _split_between(scope.conditions):
+        comparison = _rank_comparison(ranked, scope, condition)
         if comparison is None:
             others.append(condition)
             continue
@@ -54,20 +58,24 @@ def ranks_of(ranked: Ranked, conditions: Sequence[Tree]) -> tuple[Ranks, list[Tr
     return ranks, others
 
 
+def no_last_rank(ranked: Ranked) -> SqlError:
+    """The error for rows with a rank that no condition limits."""
+    named, name = ("", "n") if ranked.name.startswith("EXPR$") else (f" AS {ranked.name}", ranked.name)
+    reason = "only the first rows of each partition have a bounded state"
+    way_out = f"{'' if named else 'give it a name with AS n, and '}add WHERE {name} <= N in an outer query that reads only these rows"
+    return SqlError.refused(f"{ranked.function.upper()}(){named} without a last rank", reason, way_out)
+
+
 def _last_of(ranked: Ranked, bounds: Sequence[int | str]) -> int | str:
     """The smallest of several last ranks."""
-    name = ranked.name
     if not bounds:
-        reason = "only the first rows of each partition have a bounded state"
-        named, name = ("", "n") if name.startswith("EXPR$") else (f" AS {name}", name)
-        way_out = f"{'' if named else 'give it a name with AS n, and '}add WHERE {name} <= N{'' if named else ' in an outer query'}"
-        raise SqlError.refused(f"{ranked.function.upper()}(){named} without a last rank", reason, way_out)
+        raise no_last_rank(ranked)
     numbers = [bound for bound in bounds if isinstance(bound, int)]
     if len(numbers) == len(bounds):
         return min(numbers)
     if len(bounds) > 1:
         reason = f"{' and '.join(map(str, bounds))} are its last ranks, and an operator has one number or one column"
-        raise SqlError.refused(f"a rank {name} with several limits", reason, "keep one, and filter by the other in an outer query")
+        raise SqlError.refused(f"a rank {ranked.name} with several limits", reason, "keep one, and filter by the other in an outer query")
     return bounds[0]
 
 
@@ -84,21 +92,25 @@ def _split_between(conditions: Sequence[Tree]) -> list[Tree]:
     return split
 
 
-def _rank_comparison(ranked: Ranked, tree: Tree) -> tuple[Any, int | str] | None:
+def _rank_comparison(ranked: Ranked, scope: Scope, tree: Tree) -> tuple[Any, int | str] | None:
     """The comparison of a rank in a condition, and the bound; None if the condition does not read the rank."""
-    if not any(c.name.lower() == ranked.name.lower() for c in tree.find_all(exp.Column)):
+    if not any(_is_rank(ranked, scope, column) for column in tree.find_all(exp.Column)):
         return None
-    if type(tree) not in MIRRORED:
+    sides = (tree.this, tree.expression) if type(tree) in MIRRORED else ()
+    are_ranks = [isinstance(side, exp.Column) and _is_rank(ranked, scope, side) for side in sides]
+    if sum(are_ranks) != 1:  # a condition of another kind, or the rank is a part of an expression, as in `3 >= n + 1`
         raise _no_bound(tree)
-    is_left = isinstance(tree.this, exp.Column) and tree.this.name.lower() == ranked.name.lower()
-    operation = cast(Any, type(tree)) if is_left else MIRRORED[type(tree)]
-    bound = tree.expression if is_left else tree.this
+    operation, bound = (cast(Any, type(tree)), tree.expression) if are_ranks[0] else (MIRRORED[type(tree)], tree.this)
     if isinstance(bound, exp.Literal) and not bound.is_string and bound.name.isdecimal():
         return operation, int(bound.name)
-    column = find_name(bound.name, ranked.child.columns) if isinstance(bound, exp.Column) else None
+    column = scope.resolve(bound).column if isinstance(bound, exp.Column) else None
     if column is None:
         raise _no_bound(tree)
     return operation, column
+
+
+def _is_rank(ranked: Ranked, scope: Scope, column: Tree) -> bool:
+    return column.name.lower() == ranked.name.lower() and scope.resolve(column).column == ranked.name
 
 
 def _no_bound(tree: Tree) -> SqlError:

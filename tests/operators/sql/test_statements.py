@@ -678,6 +678,14 @@ def test_a_top_n_of_windows_results_keeps_the_time_that_they_select():
     assert rows.items[2] == Item("window_time", "window_time", "window_time")
 
 
+def test_the_sides_of_a_condition_on_a_rank_can_be_swapped():
+    ranked = "SELECT id FROM (SELECT *, RANK() OVER (PARTITION BY k ORDER BY id) AS n FROM a)"
+    for condition, swapped, last in [("n <= v", "v >= n", "v"), ("n < 4", "4 > n", 3)]:
+        found = relation(f"{ranked} WHERE {swapped}")
+        assert found == relation(f"{ranked} WHERE {condition}")
+        assert applied_operator(found).operator.rank_end == last  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]
+
+
 def test_the_smaller_of_two_last_ranks_counts():
     ranks = "SELECT id FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v) AS n FROM a) WHERE n <= 3 AND n <= 5"
     found = applied_operator(relation(ranks))
@@ -878,6 +886,9 @@ def test_aggregates_of_flink_have_a_counterpart_in_spark(expression: str, spark_
 def test_an_aggregate_without_a_counterpart_is_refused_as_one(query: str, expression: str, message: str):
     with pytest.raises(OperatorError, match=re.escape(message)):
         plan(query.format(expression), TABLES)
+
+
+RANKED = "SELECT id, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v) AS n FROM a"
 
 
 @pytest.mark.parametrize(
@@ -1190,6 +1201,16 @@ def test_an_aggregate_without_a_counterpart_is_refused_as_one(query: str, expres
             "SELECT id FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY v) AS n "
             "FROM TUMBLE(TABLE a, DESCRIPTOR(ts), INTERVAL '1' HOUR)) WHERE n BETWEEN 5 AND 3",
             "a rank n of at least 5 and at most 3 is refused: no row has it; write",
+        ),
+        (f"SELECT id FROM ({RANKED}) WHERE 3 >= n + 1", "the condition 3 >= n + 1 on a rank is refused: a rank is compared with a bound"),
+        (f"SELECT id FROM ({RANKED}) WHERE id >= ABS(n)", "the condition id >= ABS(n) on a rank is refused"),
+        (f"SELECT id FROM ({RANKED}) WHERE n <= n", "the condition n <= n on a rank is refused"),
+        (f"SELECT id FROM ({RANKED}) WHERE n <= v", "there is no column 'v'; legal: id, n"),
+        (
+            "SELECT x.id FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v) AS n FROM a) AS x "
+            "JOIN b ON x.k = b.k AND b.at_time = x.ts WHERE n <= 3",
+            "ROW_NUMBER() AS n without a last rank is refused: only the first rows of each partition have a bounded state; "
+            "add WHERE n <= N in an outer query that reads only these rows",
         ),
         (
             "SELECT id FROM (SELECT *, RANK() OVER (PARTITION BY k) AS n FROM a) WHERE n < 3",
