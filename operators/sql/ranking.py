@@ -1,6 +1,6 @@
 """ROW_NUMBER with a limit: Top-N, window Top-N, deduplication and window deduplication."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Literal, cast
 
@@ -53,10 +53,17 @@ def rank(scope: Scope, ranked: Ranked, is_shown: bool) -> Scope:
         where = f"{RANK} >= {ranks.first}"
     is_constant = isinstance(results.operator, Deduplicate)  # the rows may have a column `rank` of their own
     rank_item = Item(ranked.name, str(ranks.first)) if is_constant else Item.of_column(RANK, ranked.name)
-    visible = [Item.of_column(RESULT_TIME if c == WINDOW_TIME and RESULT_TIME in results.columns else c, c) for c in ranked.visible]
-    rows = select(results, [*visible, *([rank_item] if is_shown else [])], where)
+    shown = [c for c in ranked.columns if is_shown or c != ranked.name]
+    rows = select(results, [rank_item if c == ranked.name else _item(ranked, results, c) for c in shown], where)
     tables = {alias: {n: Item.of_column(n) for n in columns if n in rows.columns} for alias, columns in scope.tables.items()}
     return Scope(rows, tables, tuple(others))
+
+
+def _item(ranked: Ranked, results: Apply, column: str) -> Item:
+    """A column of the ranked rows in the results, which have the time of a window as `result_time`."""
+    is_window_time = window_column(ranked.child, column) == WINDOW_TIME
+    is_result_time = is_window_time and (isinstance(ranked.child, Windowed) or column not in results.columns)
+    return Item.of_column(RESULT_TIME if is_result_time else column, column)
 
 
 def _apply(ranked: Ranked, ranks: Ranks, is_shown: bool) -> Apply:
@@ -112,6 +119,12 @@ def _last_rank(ranks: Ranks, feature: str) -> int:
     return ranks.last
 
 
+def _check_rank_is_free(columns: Sequence[str]) -> None:
+    if RANK in map(str.lower, columns):
+        way_out = "give the column another name in a view, as in SELECT rank AS old_rank"
+        raise SqlError.refused("a column rank in rows that are ranked", "the rank is computed under this name", way_out)
+
+
 def _without_window_columns(ranked: Ranked) -> Ranked:
     """Leave the columns of the window out of the order of its rows, which have the same values of them."""
     order = tuple(text for text in ranked.order if text.partition(" ")[0] not in WINDOW_COLUMNS)
@@ -142,6 +155,7 @@ def _rank_window_rows(ranked: Ranked, windowed: Windowed, by: tuple[str, ...], r
         return Apply(operator, (windowed.child,), (*windowed.child.columns, *added_columns), (RESULT_TIME,), window)
     top = TopK(k=last, order_by=ranked.order, by=by, window=window, time=windowed.time)
     columns = tuple(c for c in windowed.child.columns if c not in (RESULT_TIME, FINAL_AT))
+    _check_rank_is_free(columns)
     return Apply(top, (windowed.child,), (*columns, *_BOUNDS, RANK, RESULT_TIME, FINAL_AT), (RESULT_TIME,), window)
 
 
@@ -149,7 +163,8 @@ def _rank_window_results(ranked: Ranked, results: Relation, by: tuple[str, ...],
     """Window Top-N of the results of a windowed operator, as one operator if it can be one."""
     _require_row_number(ranked)
     top, below = TopK(k=_last_rank(ranks, "a window Top-N"), order_by=ranked.order, by=by), applied_operator(results)
-    columns = tuple(c for c in results.columns if c not in (RESULT_TIME, FINAL_AT, WINDOW_TIME))
+    columns = tuple(c for c in results.columns if c not in (RESULT_TIME, FINAL_AT) and not c == WINDOW_TIME == window_column(results, c))
+    _check_rank_is_free(columns)
     added_columns = (RANK, RESULT_TIME, FINAL_AT)
     windows = windows_of(results)
     if (
@@ -163,6 +178,7 @@ def _rank_window_results(ranked: Ranked, results: Relation, by: tuple[str, ...],
             consecutive = None
         if consecutive is not None:
             own_columns = tuple(c for c in below.columns if c not in (RESULT_TIME, FINAL_AT))
+            _check_rank_is_free(own_columns)
             return Apply(consecutive, below.inputs, (*own_columns, *added_columns), (RESULT_TIME,), windows)
     return Apply(top, (results,), (*columns, *added_columns), (RESULT_TIME,), windows)
 
@@ -176,9 +192,8 @@ def _top_n(ranked: Ranked, ranks: Ranks, is_shown: bool) -> Apply:
             reason, way_out = "it has no PARTITION BY, and only the first or the last row of a key is kept", "add PARTITION BY"
         raise SqlError.refused(f"a Top-{ranks.last} in order of arrival", reason, way_out)
     is_numbered = is_shown or _needs_rank(ranked)
-    if is_numbered and RANK in map(str.lower, child.columns):
-        way_out = "give the column another name in a view, as in SELECT rank AS old_rank"
-        raise SqlError.refused("a column rank in rows that are ranked", "the rank is computed under this name", way_out)
+    if is_numbered:
+        _check_rank_is_free(child.columns)
     top = TopN(
         by=ranked.by,
         order_by=ranked.order,

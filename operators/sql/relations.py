@@ -170,7 +170,7 @@ class Ranked(_KeepsTimesAndKey):
         by: the columns of PARTITION BY.
         order: the columns of ORDER BY, each with its direction.
         name: the name of the rank.
-        visible: the other columns that the query has.
+        columns: the columns that the query has, with the rank; those that only PARTITION BY and ORDER BY need are not among them.
     """
 
     child: "Relation"
@@ -178,12 +178,7 @@ class Ranked(_KeepsTimesAndKey):
     by: tuple[str, ...]
     order: tuple[str, ...]
     name: str
-    visible: tuple[str, ...]
-
-    @property
-    def columns(self) -> tuple[str, ...]:
-        """The visible columns, and the rank."""
-        return (*self.visible, self.name)
+    columns: tuple[str, ...]
 
 
 @dataclass(frozen=True)

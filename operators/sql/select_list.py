@@ -45,17 +45,20 @@ def name_expressions(expressions: Sequence[Tree]) -> list[Selected]:
 def project(scope: Scope, expressions: Sequence[Tree]) -> Relation:
     """The rows of a query without aggregates: the columns of its SELECT list, and the rows that its conditions accept."""
     listed = name_expressions(expressions)
-    ranks = [expression for expression in listed if isinstance(expression.tree, exp.Window)]
-    rows = [expression for expression in listed if expression not in ranks]
+    ranks = [position for position, expression in enumerate(listed) if isinstance(expression.tree, exp.Window)]
     if not ranks:
-        return _rows(scope, items_of(scope, rows), rows)
-    if len(ranks) > 1 or type(ranks[0].tree.this) not in _RANKS:
-        raise over_error(ranks[-1].tree)
-    return _rank_rows(scope, rows, ranks[0])
+        return _rows(scope, items_of(scope, listed), listed)
+    if len(ranks) > 1 or type(listed[ranks[0]].tree.this) not in _RANKS:
+        raise over_error(listed[ranks[-1]].tree)
+    return _rank_rows(scope, listed, ranks[0])
 
 
 def items_of(scope: Scope, listed: Sequence[Selected]) -> list[Item]:
     """The columns of a SELECT list, with `*` expanded; names that stand for a row's arrival are no columns."""
+    return with_distinct_names(_expanded(scope, listed))
+
+
+def _expanded(scope: Scope, listed: Sequence[Selected]) -> list[Item]:
     columns: list[Item] = []
     for expression in listed:
         if expression.name == "*":
@@ -63,7 +66,7 @@ def items_of(scope: Scope, listed: Sequence[Selected]) -> list[Item]:
         else:
             items = [] if scope.is_arrival(expression.tree) else [scope.item(expression.tree, expression.name)]
         columns += items
-    return with_distinct_names(columns)
+    return columns
 
 
 def with_distinct_names(items: Sequence[Item]) -> list[Item]:
@@ -108,12 +111,21 @@ def _select_in_windows(rows: Windowed, items: Sequence[Item], where: str | None)
     return Windowed(select(rows.child, own_items, where, rows.arrivals), rows.window, time, tuple(names[c] for c in rows.partition))
 
 
-def _rank_rows(scope: Scope, rows: Sequence[Selected], rank: Selected) -> Relation:
-    """Rows with their number in an order; columns that only the order needs are not visible."""
-    items, over_clause = items_of(scope, rows), rank.tree
+def _rank_rows(scope: Scope, listed: Sequence[Selected], position: int) -> Relation:
+    """Rows with their number in an order; columns that only the order needs are not visible.
+
+    Args:
+        scope: the rows.
+        listed: the SELECT list.
+        position: that of the rank in the list.
+    """
+    before, rank, after = _expanded(scope, listed[:position]), listed[position], _expanded(scope, listed[position + 1 :])
+    over_clause = rank.tree
     if over_clause.args.get("spec") is not None:
         raise over_error(over_clause)
-    visible = tuple(i.name for i in items)
+    items = with_distinct_names([*before, Item(rank.name, ""), *after])
+    rank_name = items.pop(len(before)).name
+    columns = (*(i.name for i in items), rank_name)
     keys = [_key(scope, items, tree) for tree in over_clause.args.get("partition_by") or ()]
     ordered: list[Tree] = over_clause.args["order"].expressions if over_clause.args.get("order") else []
     if not ordered:
@@ -127,7 +139,7 @@ def _rank_rows(scope: Scope, rows: Sequence[Selected], rank: Selected) -> Relati
         )
     order = [_direction(tree, "" if arrivals else _key(scope, items, tree.this)) for tree in ordered]
     order_columns = tuple(f"{ARRIVAL_TIME}{order[0]}" for _ in arrivals) or tuple(order)
-    return Ranked(_rows(scope, items, rows), _RANKS[type(over_clause.this)], tuple(keys), order_columns, rank.name, visible)
+    return Ranked(_rows(scope, items, listed), _RANKS[type(over_clause.this)], tuple(keys), order_columns, rank_name, columns)
 
 
 ARRIVAL_TIME = "PROCTIME()"

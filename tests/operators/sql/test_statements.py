@@ -678,6 +678,20 @@ def test_a_top_n_of_windows_results_keeps_the_time_that_they_select():
     assert rows.items[2] == Item("window_time", "window_time", "window_time")
 
 
+def test_a_column_window_time_of_the_rows_is_no_time_of_a_window():
+    times: dict[str, Relation] = {"r": Input("r", ("id", "window_time", "result_time", "ts"), ("ts",))}
+    number = "ROW_NUMBER() OVER (PARTITION BY id ORDER BY window_time) AS n"
+    rows = plan(f"SELECT * FROM (SELECT *, {number} FROM r) WHERE n <= 2", times).plans[0].relation
+    assert isinstance(rows, Select)
+    assert rows.items[1:3] == (Item.of_column("window_time"), Item.of_column("result_time"))
+    newest = f"SELECT window_start, window_end, k, MAX(v) AS window_time FROM {HOUR} GROUP BY window_start, window_end, k"
+    number = "ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY k) AS n"
+    results = relation(f"SELECT * FROM (SELECT *, {number} FROM ({newest})) WHERE n <= 2")
+    assert isinstance(results, Select)
+    assert results.items[3] == Item.of_column("window_time")
+    assert "window_time" in results.child.columns
+
+
 def test_the_sides_of_a_condition_on_a_rank_can_be_swapped():
     ranked = "SELECT id FROM (SELECT *, RANK() OVER (PARTITION BY k ORDER BY id) AS n FROM a)"
     for condition, swapped, last in [("n <= v", "v >= n", "v"), ("n < 4", "4 > n", 3)]:
@@ -1211,6 +1225,25 @@ RANKED = "SELECT id, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v) AS n FROM a"
             "JOIN b ON x.k = b.k AND b.at_time = x.ts WHERE n <= 3",
             "ROW_NUMBER() AS n without a last rank is refused: only the first rows of each partition have a bounded state; "
             "add WHERE n <= N in an outer query that reads only these rows",
+        ),
+        (
+            "SELECT id FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v) AS v FROM a) WHERE v <= 3",
+            "ROW_NUMBER() AS v0 without a last rank is refused",
+        ),
+        (
+            "SELECT k FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY rank) AS n FROM "
+            f"(SELECT k, window_start, window_end, COUNT(*) AS rank FROM {HOUR} GROUP BY k, window_start, window_end)) WHERE n <= 2",
+            "a column rank in rows that are ranked is refused: the rank is computed under this name; give the column another name",
+        ),
+        (
+            "SELECT k FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY k) AS n FROM (SELECT k, s AS "
+            f"window_start, e AS window_end FROM {counts().replace('AS n', 'AS rank')})) WHERE n <= 2",
+            "a column rank in rows that are ranked is refused",
+        ),
+        (
+            "SELECT k FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY v) AS n "
+            f"FROM (SELECT k, v, id AS `Rank`, window_start, window_end FROM {HOUR})) WHERE n <= 2",
+            "a column rank in rows that are ranked is refused",
         ),
         (
             "SELECT id FROM (SELECT *, RANK() OVER (PARTITION BY k) AS n FROM a) WHERE n < 3",
