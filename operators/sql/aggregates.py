@@ -23,6 +23,8 @@ from operators.windowed_aggregate import WindowedAggregate
 from operators.windows import AnyWindow, Cumulative, Session, Sliding
 
 _BOUNDS = (WINDOW_START, WINDOW_END)
+_LITERALS = ("true", "false", "null")
+"""The words that Spark never reads as a name. Other names stay without quotes, since the text is part of the identity of tables."""
 ALL_ROWS = "all_rows"
 """The key column of a total without GROUP BY."""
 
@@ -86,7 +88,7 @@ def aggregate(scope: Scope, tree: Tree) -> Relation:
     plan = _Plan(scope, windowed.child if windowed else scope.relation)
     for expression in groups:
         if expression not in bounds:
-            _add_key(plan, expression, listed, _BOUNDS if bounds else ())
+            _add_key(plan, expression, listed, (*_BOUNDS, RESULT_TIME, FINAL_AT) if bounds else ())
     if sets is not None:
         plan.sets = tuple(tuple(plan.keys[scope.item(key, "").sql] for key in keys if key not in bounds) for keys in sets)
     for expression in listed:  # first, so that an expression over an equal aggregate uses the query's name for it
@@ -176,7 +178,7 @@ def _compute_item(plan: _Plan, tree: Tree, name: str, in_windows: bool) -> Item:
             return exp.column(exp.to_identifier(plan.aggregate(node, f"value_{len(plan.aggregates)}"), quoted=True))
         key = _result_column(plan, node, in_windows)
         if key is not None:
-            return exp.column(exp.to_identifier(key, quoted=not key.isidentifier()))
+            return exp.column(exp.to_identifier(key, quoted=not key.isidentifier() or key.lower() in _LITERALS))
         if isinstance(node, exp.Column):
             raise not_grouped(node, in_windows)
         return node

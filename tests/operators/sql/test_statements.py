@@ -542,6 +542,22 @@ def test_a_declared_table_names_the_columns_of_its_query_by_position():
     assert {"x", "my n"} < {*joined.columns}  # of the operator's own result, so that the table has no column twice
 
 
+def test_a_key_with_the_name_of_a_literal_is_a_column():
+    keys = Input("t", ("true", "NULL", "date"))
+    text = "SELECT NOT `true` AS x, `null` || 'x' AS y, `date` || 'x' AS z, COUNT(*) AS n FROM t GROUP BY `true`, `null`, `date`"
+    found = plan(text, {"t": keys}).plans[0].relation
+    assert isinstance(found, Select)
+    assert [item.sql for item in found.items] == ["NOT `true`", "`NULL` || 'x'", "date || 'x'", "n"]
+
+
+@pytest.mark.parametrize("name", ["result_time", "final_at"])
+def test_a_key_may_have_the_name_of_a_column_of_windows_results(name: str):
+    found = relation(f"SELECT k AS {name}, COUNT(*) AS n FROM {HOUR} GROUP BY k, window_start, window_end")
+    assert isinstance(found, Select)
+    assert found.items == (Item.of_column(f"{name}0", name), Item.of_column("n"))
+    assert {f"{name}0", name} < {*found.child.columns}
+
+
 def test_results_without_a_key_are_kept_by_their_rank():
     rows = f"SELECT a.id, b.w, ROW_NUMBER() OVER (PARTITION BY a.id ORDER BY b.w) AS n FROM a JOIN b ON {WITHIN}"
     found = applied_operator(relation(f"SELECT id, w FROM ({rows}) WHERE n <= 1"))
