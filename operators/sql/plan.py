@@ -118,13 +118,16 @@ class _Script:
                 self._register(statement.name, rename_columns(relation, statement.columns, f"CREATE VIEW {statement.name}"))
                 self.views[statement.name] = self._tables[statement.name]
             case Insert():
-                relation = self._check_insert(statement.target, self._table(statement.target, self._named_as_target(statement)))
+                if statement.target in self.targets:
+                    second = f"a second INSERT INTO {statement.target}"
+                    raise SqlError.refused(second, "a table is computed by one operator", "insert into another table")
+                relation = self._insert(statement.target, statement.query)
                 self.plans.append(Plan(relation, statement.target))
                 has_options = statement.target in self.declared and bool(self.declared[statement.target].options)
                 self._tables[statement.target] = Named(statement.target, relation, has_options)
             case Explain():
                 target = statement.target or ""
-                planned = Plan(self._table(target, statement.query), target) if target else self._plan_query(statement.query)
+                planned = Plan(self._insert(target, statement.query), target) if target else self._plan_query(statement.query)
                 self.plans.append(replace(planned, is_explained=True))
             case Query():
                 self.plans.append(self._plan_query(statement.query))
@@ -147,6 +150,16 @@ class _Script:
     def _query(self, tree: Tree) -> Relation:
         return Planner(self._tables).query(tree)
 
+    def _insert(self, target: str, tree: Tree) -> Relation:
+        """The relation of an INSERT. A declared target must have the columns of the query."""
+        if find_name(target, self.views):
+            reason = "it is a view, whose rows are those of its query"
+            raise SqlError.refused(f"INSERT INTO {target}", reason, "insert into a table with another name")
+        relation = self._table(target, self._named_as_target(target, tree))
+        if target in self.declared:
+            _check_columns(target, relation.columns, self._declared_names(target))
+        return relation
+
     def _table(self, target: str, tree: Tree) -> Relation:
         """The relation of the table of an INSERT INTO. A query that only selects rows of a source is a result of `Select`."""
         relation, names = _check_complete(self._query(tree)), self._declared_names(target)
@@ -159,9 +172,9 @@ class _Script:
             relation = rename_columns(relation, names, f"INSERT INTO {target}")
         return Apply(SelectRows(), (relation,), relation.columns, relation.times)
 
-    def _named_as_target(self, insert: Insert) -> Tree:
+    def _named_as_target(self, target: str, tree: Tree) -> Tree:
         """The query of an INSERT, whose columns get the names of those of a declared target, by position."""
-        tree, names = insert.query, self._declared_names(insert.target)
+        names = self._declared_names(target)
         if not isinstance(tree, exp.Select) or len(tree.expressions) != len(names) or any(e.is_star for e in tree.expressions):
             return tree
         if _are_reordered([selected.name for selected in name_expressions(tree.expressions)], names):
@@ -177,22 +190,6 @@ class _Script:
     def _declared_names(self, target: str) -> list[str]:
         """The names of a declared table's columns; none of another table."""
         return [column.name for column in self.declared[target].stored] if target in self.declared else []
-
-    def _check_insert(self, target: str, relation: Relation) -> Relation:
-        """The relation of an INSERT. A declared target must have the columns of the query."""
-        if target in self.targets:
-            raise SqlError.refused(f"a second INSERT INTO {target}", "a table is computed by one operator", "insert into another table")
-        if target in self.declared:
-            names = self._declared_names(target)
-            if _are_reordered(relation.columns, names):
-                reason = f"columns are inserted by position, and the query selects {', '.join(relation.columns)}"
-                raise SqlError.refused(f"INSERT INTO {target}", reason, f"select them in the order of the table: {', '.join(names)}")
-            if names != [*relation.columns]:
-                listed = f"the table's columns are {', '.join(names)}, and the query's are {', '.join(relation.columns)}"
-                is_same = [name.lower() for name in names] == [column.lower() for column in relation.columns]
-                way_out = "declare the names in the same case" if is_same else "select one column for each of the table, in their order"
-                raise SqlError.refused(f"INSERT INTO {target}", listed, way_out)
-        return relation
 
     @property
     def targets(self) -> list[str]:
@@ -212,6 +209,18 @@ class _Script:
         relation = _check_complete(planner.query(tree))
         by = tuple(_direction(column, planner, tree, relation) for column in order.expressions) if order else ()
         return Plan(relation, order=Order(by, _row_count(limit) if limit else None))
+
+
+def _check_columns(target: str, columns: Sequence[str], names: Sequence[str]) -> None:
+    """Raise `SqlError` unless the columns of a query are those of the table that it is inserted into."""
+    if _are_reordered(columns, names):
+        reason = f"columns are inserted by position, and the query selects {', '.join(columns)}"
+        raise SqlError.refused(f"INSERT INTO {target}", reason, f"select them in the order of the table: {', '.join(names)}")
+    if [*names] != [*columns]:
+        listed = f"the table's columns are {', '.join(names)}, and the query's are {', '.join(columns)}"
+        is_same = [name.lower() for name in names] == [column.lower() for column in columns]
+        way_out = "declare the names in the same case" if is_same else "select one column for each of the table, in their order"
+        raise SqlError.refused(f"INSERT INTO {target}", listed, way_out)
 
 
 def _are_reordered(columns: Sequence[str], names: Sequence[str]) -> bool:

@@ -330,6 +330,8 @@ def test_explain_names_the_table_that_is_inserted_into():
     script = plan(f"EXPLAIN PLAN FOR INSERT INTO t {query}; EXPLAIN {query}", TABLES)
     assert [(one.target, one.is_explained) for one in script.plans] == [("t", True), ("", True)]
     assert script.targets == ()
+    named = plan("CREATE TABLE t (x STRING, y BIGINT); EXPLAIN INSERT INTO t SELECT k, COUNT(*) FROM a GROUP BY k", TABLES).plans[0]
+    assert named.relation.columns == ("x", "y")  # as for INSERT INTO
     found = script.plans[0].relation
     assert isinstance(found, Select)
     assert isinstance(found.child, Apply)
@@ -1143,6 +1145,17 @@ RANKED = "SELECT id, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v) AS n FROM a"
             "TUMBLE by the processing time p is refused: its rows have another event time",
         ),
         ("CREATE VIEW a AS SELECT id FROM b", "a second table 'a' is refused"),
+        *(
+            (
+                f"CREATE VIEW w AS SELECT id FROM a; {statement} INTO W SELECT k, COUNT(*) AS n FROM a GROUP BY k",
+                "INSERT INTO W is refused: it is a view, whose rows are those of its query; insert into a table with another name",
+            )
+            for statement in ("INSERT", "EXPLAIN INSERT")
+        ),
+        (
+            "CREATE TABLE t (k STRING); EXPLAIN INSERT INTO t SELECT k, COUNT(*) AS n FROM a GROUP BY k",
+            "INSERT INTO t is refused: the table's columns are k, and the query's are k, n",
+        ),
         ("CREATE VIEW v (x) AS SELECT id, k FROM a", "it names 1 columns, and the query has 2"),
         ("CREATE TABLE t (x INT, WATERMARK FOR y AS y)", "there is no column 'y'; legal: x"),
         ("CREATE TABLE t (x TIMESTAMP(3), WATERMARK FOR x AS CURRENT_TIMESTAMP)", "the watermark is the event time itself, or the event"),

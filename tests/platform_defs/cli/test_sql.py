@@ -136,7 +136,7 @@ def test_declared_sinks_and_the_plan_of_another_query_for_a_table(tmp_path: Path
         CLICKS.format(format="json", path="clicks", options="") + "CREATE TABLE a (page STRING, n BIGINT); CREATE TABLE b (n BIGINT);"
     )
     inserts = "INSERT INTO a SELECT page, COUNT(*) AS n FROM clicks GROUP BY page; INSERT INTO b SELECT n FROM a"
-    explained = f"EXPLAIN INSERT INTO a {PER_MINUTE}"
+    explained = f"EXPLAIN INSERT INTO a SELECT page, clicks FROM ({PER_MINUTE})"
     file = written(tmp_path, f"{declared} {explained}; {inserts}")
     reports = json.loads(run(file, "--json"))["statements"]
     assert ["refused" in report for report in reports] == [False, False, True]
