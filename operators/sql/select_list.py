@@ -124,8 +124,8 @@ def _rank_rows(scope: Scope, listed: Sequence[Selected], position: int) -> Relat
     if over_clause.args.get("spec") is not None:
         raise over_error(over_clause)
     items = with_distinct_names([*before, Item(rank.name, ""), *after])
+    columns = tuple(i.name for i in items)
     rank_name = items.pop(len(before)).name
-    columns = (*(i.name for i in items), rank_name)
     keys = [_key(scope, items, tree) for tree in over_clause.args.get("partition_by") or ()]
     ordered: list[Tree] = over_clause.args["order"].expressions if over_clause.args.get("order") else []
     if not ordered:

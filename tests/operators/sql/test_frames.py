@@ -139,8 +139,9 @@ def test_a_top_n_of_windows_results_has_the_time_of_the_window(frames: dict[str,
     totals = """SELECT window_start, window_end, window_time, currency, SUM(price) AS total
         FROM TUMBLE(TABLE orders, DESCRIPTOR(ordered_at), INTERVAL '15' MINUTES) GROUP BY window_start, window_end, window_time, currency"""
     number = "ROW_NUMBER() OVER (PARTITION BY currency ORDER BY total DESC) AS n"
-    time = "CAST(window_time AS STRING) AS w"
-    found = rows(frames, f"SELECT currency, {time}, n FROM (SELECT *, {number} FROM ({totals})) WHERE n <= 1 ORDER BY currency")
+    ranked = f"SELECT * FROM (SELECT {number}, currency, window_time FROM ({totals})) WHERE n <= 1"
+    time = "CAST(w AS STRING) AS w"
+    found = rows(frames, f"WITH ranked (place, currency, w) AS ({ranked}) SELECT currency, {time}, place FROM ranked ORDER BY currency")
     assert found == [("eur", "2026-03-01 10:14:59.999", 1), ("usd", "2026-03-01 10:29:59.999", 1)]
 
 

@@ -710,6 +710,22 @@ def test_a_column_window_time_of_the_rows_is_no_time_of_a_window():
     assert "window_time" in results.child.columns
 
 
+@pytest.mark.parametrize(
+    ("listed", "rank", "columns"),
+    [
+        ("{} AS n, v, k", "n", ("rank", "v", "k")),
+        ("v, {} AS n, k", "n", ("v", "rank", "k")),
+        ("v, k, {} AS V", "V0", ("v", "k", "rank")),
+        ("{} AS v, v, k", "v", ("rank", "v0", "k")),
+    ],
+)
+def test_a_rank_is_a_column_at_its_position_in_the_select_list(listed: str, rank: str, columns: tuple[str, ...]):
+    ranked = f"SELECT {listed.format('ROW_NUMBER() OVER (PARTITION BY id ORDER BY ts)')} FROM a"
+    rows = relation(f"CREATE VIEW w (x, y, z) AS SELECT * FROM ({ranked}) WHERE {rank} <= 3; SELECT x, y, z FROM w")
+    assert isinstance(rows, Select)
+    assert rows.items == tuple(Item.of_column(column, name) for column, name in zip(columns, "xyz", strict=True))
+
+
 def test_the_sides_of_a_condition_on_a_rank_can_be_swapped():
     ranked = "SELECT id FROM (SELECT *, RANK() OVER (PARTITION BY k ORDER BY id) AS n FROM a)"
     for condition, swapped, last in [("n <= v", "v >= n", "v"), ("n < 4", "4 > n", 3)]:
