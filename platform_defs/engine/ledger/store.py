@@ -20,6 +20,7 @@ from deltalake.exceptions import DeltaError
 from operators.errors import TidemarkError
 from platform_defs.engine.faults import point
 from platform_defs.engine.lake.commits import commit_once, commit_options, reporting_overtaken, write_checkpoint
+from platform_defs.engine.lake.data_skipping import store_of
 from platform_defs.engine.lake.errors import LakeError, UnreadableLogError, store_reason
 from platform_defs.engine.lake.merged_files import FAULTS, can_merge, merge_files
 from platform_defs.engine.lake.opened_tables import OpenedTable
@@ -200,7 +201,9 @@ class DeltaLedgerStore:
 
     def _parts(self, delta: DeltaTable, path: str, columns: Sequence[str]) -> Iterator[pa.Table]:
         """A file's rows in small parts, so that a large file takes little memory. A column that the file lacks is null."""
-        with pq.ParquetFile(self._open(delta, path), pre_buffer=False, buffer_size=1 << 15) as file:
+        # of a file on a disk, its path takes less memory and time than a file system
+        source, store = (f"{self.name}/{path}", None) if self.lake.is_local else (path, store_of(delta))
+        with pq.ParquetFile(source, filesystem=store, pre_buffer=False, buffer_size=1 << 15) as file:
             names = file.schema_arrow.names
             stored_columns = [c for c in columns if c in names]
             for batch in file.iter_batches(batch_size=_ROWS_AT_ONCE, columns=stored_columns, use_threads=False):
@@ -209,12 +212,6 @@ class DeltaLedgerStore:
                     if column not in stored_columns:
                         part = part.append_column(SCHEMA.field(column), pa.nulls(part.num_rows, SCHEMA.field(column).type))
                 yield part.select(list(columns))
-
-    def _open(self, delta: DeltaTable, path: str) -> Any:
-        """A local file's path, which needs less memory and time than a dataset; a remote file opened by deltalake."""
-        if self.lake.is_local:
-            return f"{self.name}/{path}"
-        return next(f for f in delta.to_pyarrow_dataset().get_fragments() if f.path == path).open()
 
     def append(self, rows: pa.Table) -> None:
         """Commit rows. A ledger of an older format gets the present format first, so that older versions refuse it."""
@@ -264,6 +261,7 @@ class DeltaLedgerStore:
         """Compact the small files, and write a checkpoint of the log."""
         self.refresh()
         if self._delta is not None:
+            self.lake.check_leases()
             point("ledger.before_compact")
             if can_merge(self._delta, self.name):
                 merge_files(self._delta, self.name, self.lake.storage_options, FULL_BYTES)

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from deltalake import DeltaTable
 from deltalake.exceptions import DeltaError
@@ -137,6 +138,25 @@ def test_a_long_ledger_has_few_files_and_is_read_incrementally(tmp_path: Path, m
     assert batches == ledger.batches()
     assert ledger.offsets("l") == {f"l{seq}" for seq in range(1, 15)}
     assert len(lake.delta(TABLE).file_uris()) < 6  # pyright: ignore[reportOptionalMemberAccess]
+
+
+def test_a_file_of_a_ledger_behind_a_uri_is_opened_without_a_look_at_all_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    lake, closed = Lake(f"file://{tmp_path}/lake", leases=True), list[bool]()
+    for seq in (1, 2):
+        Ledger(lake, Clock(5)).commit([(source_batch("l", seq),)])
+
+    def look_at_all(*_: object) -> None:
+        raise AssertionError("all files are listed")
+
+    def close(file: pq.ParquetFile) -> None:
+        close_file(file)
+        closed.append(file.closed)
+
+    close_file = pq.ParquetFile.close
+    monkeypatch.setattr(DeltaTable, "to_pyarrow_dataset", look_at_all)
+    monkeypatch.setattr(pq.ParquetFile, "close", close)
+    assert [b.seq for (b,) in Ledger(lake, Clock(5)).batches()] == [1, 2]
+    assert {*closed} == {True}
 
 
 def test_a_recreated_ledger_is_read_from_its_start(tmp_path: Path) -> None:
