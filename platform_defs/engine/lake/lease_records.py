@@ -169,8 +169,11 @@ class _Commits:
 
     def _create(self) -> None:
         options = _options(None)  # without retries: to create the table again would release a lease that a process holds
-        with suppress(DeltaError):  # another process has created it
+        try:
             DeltaTable.create(self.uri, _SCHEMA, "error", configuration=_SHORT_LOG, storage_options=self.storage_options, **options)
+        except DeltaError:
+            if self.newest() is None:  # no other process has created it, so the store itself failed
+                raise
 
     def _clean_up(self, number: int, record: Record | None) -> None:
         """Write a checkpoint and delete the log before it: if the log grew, each heartbeat would cost more than the previous one."""

@@ -21,7 +21,7 @@ from platform_defs.engine.lake.lease_records import LeaseRecords, NumberedRecord
 from platform_defs.engine.lake.locks import NEXT
 from platform_defs.engine.lake.waits import POLL_OF_STORE_S, Busy, Purpose, describe_process, take_or_wait
 
-_unreleased = set[str]()  # the ids of leases that this process no longer needs, but could not release: it may take them again at once
+_unreleased = set[str]()  # the ids of leases that this process no longer needs, but has not released: it may take them again at once
 _log = logging.getLogger(__name__)
 
 
@@ -64,19 +64,21 @@ class Lease:
                 holder, and since when it holds the lease.
         """
         request = self._next.holding if self.may_request else None
-        take_or_wait(self.name, self.take, self.purpose, self.patience_s, request, POLL_OF_STORE_S)
         ended = threading.Event()
         heart = threading.Thread(target=self._send_heartbeats, args=(ended,), name=f"lease of {self.name}", daemon=True)
-        heart.start()
+        take_or_wait(self.name, self.take, self.purpose, self.patience_s, request, POLL_OF_STORE_S)
         try:
+            heart.start()
             yield self
         finally:
+            _unreleased.add(self._id)  # an interrupt may come before the lease is released
             ended.set()
-            heart.join()
+            if heart.is_alive():
+                heart.join()
             try:
                 self.release()
+                _unreleased.discard(self._id)
             except (DeltaError, OSError) as error:  # the work of the block is done, or has an error of its own
-                _unreleased.add(self._id)
                 _log.warning(
                     "the lease of %s was not released, so other processes wait until it expires: %s", self.name, store_reason(error)
                 )
@@ -108,7 +110,7 @@ class Lease:
                 if self._write(self._new_record()):
                     point("lease.after_take")
                     return
-            except (DeltaError, OSError):
+            except BaseException:
                 _unreleased.add(self._id)  # the record may have been written
                 raise
 
@@ -130,6 +132,7 @@ class Lease:
 
         Raises:
             LakeError: another process has taken the lease.
+            DeltaError, OSError: the lease has expired, and the store does not answer.
         """
         if self._taken_by is None and self.now() >= self._until:
             self.renew()

@@ -16,7 +16,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, Schema
-from deltalake.exceptions import CommitFailedError
+from deltalake.exceptions import CommitFailedError, DeltaError
 
 from platform_defs.engine.lake import lease_records
 from platform_defs.engine.lake.errors import LakeError
@@ -245,6 +245,29 @@ def test_a_store_that_fails_when_a_lease_is_released_neither_fails_the_work_nor_
         patch.setattr("platform_defs.engine.lake.leases._unreleased", set[str]())
         with pytest.raises(Busy, match=str(os.getpid())):
             lease(tmp_path, wall).take()
+    lease(tmp_path, wall).take()
+
+
+def test_a_store_that_cannot_create_a_lease_is_not_called_another_process(tmp_path: Path) -> None:
+    """Of a lease that another process has created first, a take reads the record and tries again."""
+    (tmp_path / "file").touch()
+    with pytest.raises(DeltaError, match="Could not create local directory"):
+        lease_records.lease_records(f"{tmp_path}/file/lease", None).write(None, None)
+
+
+@pytest.mark.parametrize("call", ["start", "is_alive"])
+def test_a_second_interrupt_does_not_lock_the_process_out(
+    tmp_path: Path, wall: WallClock, monkeypatch: pytest.MonkeyPatch, call: str
+) -> None:
+    """It comes while the heartbeats begin, or while the block waits for the last one."""
+
+    def interrupt(_: threading.Thread) -> None:
+        raise KeyboardInterrupt("ctrl-c")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, call, interrupt)
+        with pytest.raises(KeyboardInterrupt, match="ctrl-c"), lease(tmp_path, wall).holding():
+            pass
     lease(tmp_path, wall).take()
 
 
