@@ -35,16 +35,22 @@ LookAtEnd = Callable[[int], LogEnd | None]
 """Looks at the end of one table's log from a version on; None if that is not possible without reading the log."""
 
 
-def end_on_disk(path: str, version: int) -> LogEnd:
-    """The end of a log on a disk. The state of a file is its inode and its modification time in ns; another file may have one of them.
+def end_on_disk(path: str, version: int) -> LogEnd | None:
+    """The end of a log on a disk; None if the disk has a fault, which a reader of the log then reports.
+
+    The state of a file is its inode and its modification time in ns. A new file may have the same inode as a deleted one, or the same
+    time, but not both.
 
     Args:
         path: the table's folder.
         version: the version from which it begins.
     """
     log = Path(path, "_delta_log")
-    states = {number: _file_state(log / f"{number:020}.json") for number in (version, version + 1)}
-    return LogEnd({number: state for number, state in states.items() if state is not None}, _file_state(log / _CHECKPOINT))
+    try:
+        states = {number: _file_state(log / f"{number:020}.json") for number in (version, version + 1)}
+        return LogEnd({number: state for number, state in states.items() if state is not None}, _file_state(log / _CHECKPOINT))
+    except OSError:
+        return None
 
 
 def end_in_s3(uri: str, options: Mapping[str, str] | None, version: int) -> LogEnd:
@@ -66,6 +72,6 @@ def _file_state(path: Path) -> tuple[int, int] | None:
     """A file's inode and its modification time in ns; None if it does not exist."""
     try:
         status = path.stat()
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return None
     return status.st_ino, status.st_mtime_ns

@@ -264,7 +264,7 @@ class WrittenTables(TablesMaintainedAfterCommits):
         except (DeltaError, OSError) as error:
             if self._is_committed(table, None, commit_metadata["id"]):  # only the store's answer was lost
                 return
-            if not self.exists(table):  # no other commit: the store itself failed
+            if not self.live.exists(table):  # no other commit: the store itself failed
                 raise
             raise LakeError.overtaken(table, "version") from error
 

@@ -91,6 +91,14 @@ def test_a_creation_that_failed_is_not_called_unknown_or_another_writer(
     assert other.version() == 0
 
 
+def test_a_table_that_another_writer_creates_after_a_snapshot_is_called_another_writer(lake: Lake) -> None:
+    snapshot = lake.snapshot()
+    assert not snapshot.exists("t")
+    lake.append_small(ROWS, "t")
+    with pytest.raises(LakeError, match="t has a newer version than this process started from: another writer has committed"):
+        snapshot.append_small(ROWS, "t", expected=None)
+
+
 @pytest.mark.parametrize("answer", ANSWERS.values(), ids=ANSWERS)
 def test_properties_whose_answer_was_lost_are_found(lake: Lake, monkeypatch: pytest.MonkeyPatch, answer: Exception) -> None:
     lake.append_small(ROWS, "t")

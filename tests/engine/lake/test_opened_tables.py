@@ -6,7 +6,7 @@ import shutil
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any, Never, cast
 
 import deltalake
 import pyarrow as pa
@@ -66,7 +66,7 @@ def _slow_down(*_: object, **__: object) -> None:
     raise OSError("Generic S3 error: Error performing GET https://s3/x: 503 Slow Down, SlowDown: Please reduce your request rate")
 
 
-def _io_error(*_: object, **__: object) -> None:
+def _io_error(*_: object, **__: object) -> Never:
     raise OSError(errno.EIO, os.strerror(errno.EIO))
 
 
@@ -93,6 +93,21 @@ def test_a_table_without_a_new_version_is_opened_once(lake: Lake, opens: list[st
     for read in READS * 2:
         assert read(lake) == read(Lake(lake.root))
     assert opens == ["t"]
+
+
+def test_a_commit_that_the_disk_cannot_show_does_not_count_as_missing(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Such a fault of the disk is EIO, or ESTALE of NFS."""
+    _write(lake, 1)
+    assert lake.version("t") == 0
+    _write(lake, 2)
+    look = Path.stat
+
+    def stat(path: Path, **how: bool) -> os.stat_result:
+        return _io_error() if path.name == f"{1:020}.json" else look(path, **how)
+
+    monkeypatch.setattr(Path, "stat", stat)
+    assert lake.log_end("t", 0) is None
+    assert lake.version("t") == 1
 
 
 def test_an_opened_table_is_brought_up_to_date_unless_somebody_reads_it(lake: Lake, opens: list[str]) -> None:
