@@ -11,13 +11,17 @@ from operators.changelog import CHANGE, CHANGED_AT, INSERT, STEP
 from operators.columns import quoted
 from operators.timing import timestamp
 from platform_defs.engine.faults import point
+from platform_defs.engine.formats.connection_errors import ConnectionsError
 from platform_defs.engine.inputs.changelog_reader import APPLIED, result_of_changelog, steps_of
 from platform_defs.engine.inputs.progress import stored_progress
+from platform_defs.engine.inputs.progress_errors import ProgressError
 from platform_defs.engine.inputs.workspace import Workspace
 from platform_defs.engine.lake.commits import RETENTION
+from platform_defs.engine.lake.errors import LakeError
 from platform_defs.engine.lake.small_queries import collect
 from platform_defs.engine.lake.sql_rows import before_sql, sql_rows
 from platform_defs.engine.operations.retention import Removal
+from platform_defs.engine.operations.sink import SinkError
 
 
 @dataclass(frozen=True)
@@ -48,7 +52,10 @@ class ChangelogRetention:
         if self.retention is None:
             return None if replaced_upto is None else Removal(kept_from=kept_from)
         last_old_step = self._last_old_step(self.workspace.ledger.wall_clock() - self.retention)
-        floor, reason = self._floor(last_old_step)
+        try:
+            floor, reason = self._floor(last_old_step)
+        except (ConnectionsError, LakeError, ProgressError, SinkError) as error:  # the rest of the maintenance does not need them
+            return Removal(kept_from=kept_from, held_back=str(error))
         if floor <= (replaced_upto or 0) or not (changes := self._changes_upto(floor)):
             return Removal(kept_from=kept_from, held_back=reason)
         return Removal(changes, f"step {floor}", reason, number=floor)
@@ -62,6 +69,8 @@ class ChangelogRetention:
         if planned.number is None:
             return planned
         lake, table, upto = self.workspace.lake, self.asset.changelog, planned.number
+        if not self._changes_upto(upto):  # after `plan`
+            return Removal(held_back=f"{self.asset.name} was rebuilt meanwhile")
         snapshot = self.workspace.take_snapshot(self.asset.name)
         base = self._rows_after_step(snapshot, upto).persist()
         try:

@@ -25,7 +25,7 @@ from platform_defs.engine.accounting.one_step import LawError
 from platform_defs.engine.inputs.progress import stored_progress
 from platform_defs.engine.inputs.workspace import Workspace
 from platform_defs.engine.lake.data_files import filesystem, replace_file
-from platform_defs.engine.lake.errors import LakeBusy, spark_condition
+from platform_defs.engine.lake.errors import LakeBusy, spark_condition, store_reason
 from platform_defs.engine.lake.interrupts import is_cancelled
 from platform_defs.engine.lake.lost_jvm import lost_jvm
 from platform_defs.engine.lake.tables import Lake
@@ -194,7 +194,7 @@ def _record(lake: Lake, path: str, failure: Failure) -> None:
     try:
         replace_file(lake.root, path, content, lake.storage_options)
     except (OSError, DeltaError, TidemarkError) as error:
-        _log.warning("the failure was not recorded for `tidemark status` in %s: %s", path, error)
+        _log.warning("the failure was not recorded for `tidemark status` in %s: %s", path, describe_error(error))
 
 
 def _forget(lake: Lake, path: str) -> None:
@@ -204,13 +204,15 @@ def _forget(lake: Lake, path: str) -> None:
 
 
 def describe_error(error: BaseException) -> str:
-    """An error in one line, without text that may quote rows."""
+    """An error in one line, without text that may quote rows or credentials."""
     if (jvm_error := lost_jvm(error)) is not None:
         return _one_short_line(str(jvm_error))
     if isinstance(error, PySparkException | Py4JJavaError):
         return f"Spark failed with {spark_condition(error)}"
-    if isinstance(error, TidemarkError | DeltaError | OSError):
+    if isinstance(error, TidemarkError):
         return _one_short_line(str(error) or type(error).__name__)
+    if isinstance(error, DeltaError | OSError):
+        return _one_short_line(store_reason(error))
     return type(error).__name__
 
 

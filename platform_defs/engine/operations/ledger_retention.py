@@ -28,7 +28,7 @@ from platform_defs.engine.inputs.stored_rows import first_batch_in_log
 from platform_defs.engine.inputs.timelines import operator_timeline
 from platform_defs.engine.inputs.waited_for import late_key, watermark_key
 from platform_defs.engine.inputs.workspace import Workspace
-from platform_defs.engine.lake.errors import LakeError
+from platform_defs.engine.lake.errors import LakeError, store_reason
 from platform_defs.engine.ledger.errors import LedgerError
 from platform_defs.engine.ledger.summarize import summary_of
 from platform_defs.engine.ledger.summary import LateRange
@@ -60,7 +60,7 @@ class LedgerRetention:
         try:
             upto, reason = min([(last_old_batch, None), *self._limits(last_old_batch)], key=lambda limit: limit[0])
         except (ProgressError, LedgerError, OperatorError, LakeError, DeltaError) as error:
-            return Removal(kept_from=kept_from, held_back=str(error))
+            return Removal(kept_from=kept_from, held_back=store_reason(error) if isinstance(error, DeltaError) else str(error))
         rows = history.rows_upto(upto) - sum(source_history.range(0, upto)[1] > 0 for source_history in history.sources.values())
         if upto <= history.summarized or not rows:
             return Removal(kept_from=kept_from, held_back=reason)

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 
 from deltalake import DeltaTable
-from deltalake.exceptions import CommitFailedError, DeltaError
+from deltalake.exceptions import CommitFailedError
 from py4j.protocol import Py4JJavaError
 from pyarrow.fs import FileSelector, FileType
 from pyspark.errors import PySparkException
@@ -39,7 +39,8 @@ from platform_defs.engine.inputs.workspace import Workspace
 from platform_defs.engine.lake.commits import write_checkpoint
 from platform_defs.engine.lake.compaction import CONFLICTS, count_small_files
 from platform_defs.engine.lake.data_files import filesystem
-from platform_defs.engine.lake.errors import LakeBusy, LakeError, spark_condition
+from platform_defs.engine.lake.errors import LakeBusy, LakeError, spark_condition, store_reason
+from platform_defs.engine.lake.merged_files import FAULTS
 from platform_defs.engine.lake.missing_files import naming_lost_files
 from platform_defs.engine.lake.tables import Lake, LakeSnapshot
 from platform_defs.engine.ledger.errors import LedgerError
@@ -58,13 +59,16 @@ _UNSUPPORTED = "Unsupported table features"
 
 
 class MaintenanceError(TidemarkError, RuntimeError):
-    """Some tables could not be maintained; all others were maintained."""
+    """Some tables could not be maintained. Each other table was, or has a writer and was skipped until the next run."""
 
     @classmethod
     def of(cls, failed: Mapping[str, str]) -> "MaintenanceError":
         """The tables, and why each could not be maintained."""
         each = "; ".join(f"{table}: {reason}" for table, reason in failed.items())
-        return cls(f"{len(failed)} of the lake's tables could not be maintained, or only in part; all others were maintained. {each}")
+        return cls(
+            f"{len(failed)} of the lake's tables could not be maintained, or only in part; the others were maintained, or skipped because "
+            f"they have a writer. {each}"
+        )
 
     @classmethod
     def check(cls, done: Iterable["Maintained"]) -> None:
@@ -81,7 +85,8 @@ class Maintained:
         table: the table.
         before: the number of its data files before.
         after: the number of its data files after.
-        removed: the number of deleted files, which no version within the retention needs.
+        removed: the number of deleted files, which no version within the retention needs. Of a table with deletion vectors, at most 1,000
+            are counted.
         left: why the table was skipped until the next run; None if it was not.
         failed: why the table cannot be maintained; None if it can.
         rows_removed: the number of rows that retention has removed now.
@@ -155,7 +160,9 @@ class Maintenance:
     sinks: Mapping[str, Sink] = field(default_factory=dict, repr=False)
 
     def __call__(self) -> list[Maintained]:
-        """Maintain every existing table; a table with a writer is skipped until the next run, and a failure is reported.
+        """Maintain the ledger and every existing table of the pipeline. Other tables in the lake are left as they are.
+
+        A table with a writer is skipped until the next run, and a failure is reported.
 
         Raises:
             LedgerError: the ledger is incomplete, or a log has lost rows. Maintenance could then delete files that a restore needs.
@@ -269,14 +276,15 @@ def _result_or_reason(name: str, maintain: Callable[[], Maintained | None]) -> M
     try:
         return maintain()
     except (LakeBusy, *CONFLICTS, CommitFailedError) as busy:
-        message = str(busy).splitlines()[0]
-        if isinstance(busy, CommitFailedError) and _UNSUPPORTED in message:
+        message = store_reason(busy) if isinstance(busy, CommitFailedError) else str(busy).splitlines()[0]
+        if isinstance(busy, CommitFailedError) and _UNSUPPORTED in str(busy):
             return Maintained(name, failed=message)
         return Maintained(name, left=message)
     except (PySparkException, Py4JJavaError) as error:  # before OSError and others: an error message of Spark may quote rows
         return Maintained(name, failed=f"Spark failed with {spark_condition(error)}")
-    except (ConnectionsError, DeltaError, LakeError, LedgerError, ProgressError, SinkError, OSError) as error:
-        return Maintained(name, failed=f"{type(error).__name__}: {error}".splitlines()[0])
+    except (ConnectionsError, LakeError, LedgerError, ProgressError, SinkError, *FAULTS) as error:
+        reason = str(error) if isinstance(error, TidemarkError) else store_reason(error)
+        return Maintained(name, failed=f"{type(error).__name__}: {reason}".splitlines()[0])
 
 
 def _is_in_use(lake: Lake, folder: str) -> bool:

@@ -58,8 +58,10 @@ class QuarantineRetention:
         """
         lake, table = self.workspace.lake, self.contract.quarantine
         delta = lake.delta(table)
-        if planned.number is None or delta is None:
+        if planned.number is None:
             return planned
+        if delta is None:  # the table was deleted after `plan`
+            return Removal()
         if (reason := self._held_back()) is not None:
             return Removal(kept_from=self._kept_from(), held_back=reason)
         point("retention.before_quarantine")

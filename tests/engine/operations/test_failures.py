@@ -9,6 +9,7 @@ from threading import Event
 from typing import Any
 
 import pytest
+from deltalake.exceptions import DeltaError
 from pyspark.errors import AnalysisException, PySparkException
 
 from platform_defs.engine import Engine
@@ -217,7 +218,13 @@ def test_the_text_of_an_error_of_spark_is_not_kept() -> None:
     error = AnalysisException("a row: 4711", errorClass="CAST_INVALID_INPUT", messageParameters={})
     assert describe_error(error) == "Spark failed with AnalysisException CAST_INVALID_INPUT"
     assert describe_error(ValueError("a row: 4711")) == "ValueError"
-    assert describe_error(OSError("x" * 1000)).startswith("x" * 500 + "…")
+    assert describe_error(LakeError("x" * 1000)).startswith("x" * 500 + "…")
+
+
+def test_the_access_key_in_an_answer_of_s3_is_not_kept() -> None:
+    answer = "<Error><Code>InvalidAccessKeyId</Code><Message>It does not exist.</Message><AWSAccessKeyId>AKIA1</AWSAccessKeyId></Error>"
+    for error in (DeltaError(f"Generic S3 error: 403: {answer}"), OSError(f"Generic S3 error: 403: {answer}")):
+        assert describe_error(error) == "InvalidAccessKeyId: It does not exist."
 
 
 @pytest.mark.parametrize("content", [b"", b"[]", b'{"at": 1}', b'{"at": "x", "error": "", "message": "", "position": ""}'])

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import shutil
 import threading
 import time
@@ -9,9 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
 
+import obstore
 import pyarrow as pa
 import pytest
 from deltalake import CommitProperties, DeltaTable, write_deltalake
+from deltalake.exceptions import DeltaError
 from pyspark.sql import SparkSession
 
 from assets.contracts import DerivedAsset
@@ -305,12 +308,26 @@ def test_the_files_of_queries_of_a_killed_stream_are_deleted_unless_a_stream_run
     assert engine.lake.folders(FOLDER) == []
 
 
-def test_a_secret_of_a_sink_that_is_not_set_stops_the_maintenance_of_its_table_only(
-    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch
+REFUSED = "403: <Error><Code>AccessDenied</Code><Message>No.</Message><AWSAccessKeyId>AKIA1</AWSAccessKeyId></Error>"
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (ConnectionsError.no_variable("THE_KEY"), r"ConnectionsError: .*variable THE_KEY, which is not set.*"),
+        (pa.ArrowInvalid("a has other columns"), "ArrowInvalid: a has other columns"),
+        (obstore.exceptions.GenericError("503 Slow Down"), "GenericError: 503 Slow Down"),
+        (DeltaError(REFUSED), "DeltaError: AccessDenied: No."),
+        (OSError(REFUSED), "OSError: AccessDenied: No."),
+    ],
+    ids=["secret", "columns", "store", "delta", "os"],
+)
+def test_an_error_stops_the_maintenance_of_its_table_only_and_is_reported_without_keys(
+    tmp_path: Path, clock: Clock, monkeypatch: pytest.MonkeyPatch, error: Exception, reason: str
 ) -> None:
     def maintain(_: Maintenance, table: Any) -> Maintained:
         if table.name == "events/l":
-            raise ConnectionsError.no_variable("THE_KEY")
+            raise error
         return Maintained(table.name)
 
     monkeypatch.setattr(Maintenance, "_maintain_existing", maintain)
@@ -318,5 +335,5 @@ def test_a_secret_of_a_sink_that_is_not_set_stops_the_maintenance_of_its_table_o
     done = Maintenance(cast(Any, None), engine.lake, engine.ledger, engine.sources, engine.assets)()
     failed = {m.table: m.failed for m in done if m.failed}
     assert [*failed] == ["events/l"]
-    assert "variable THE_KEY, which is not set" in (failed["events/l"] or "")
+    assert re.fullmatch(reason, failed["events/l"] or "")
     assert "ledger" in {m.table for m in done}

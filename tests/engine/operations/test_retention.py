@@ -25,9 +25,11 @@ from platform_defs.engine.inputs.retained import RemovedRows
 from platform_defs.engine.inputs.stored_rows import read_log, rows_by_batch
 from platform_defs.engine.lake.commits import RETENTION
 from platform_defs.engine.lake.errors import LakeError
+from platform_defs.engine.operations.changelog_retention import ChangelogRetention
 from platform_defs.engine.operations.maintenance import Maintained
 from platform_defs.engine.operations.quarantine_retention import QuarantineRetention
 from platform_defs.engine.operations.retention import LakeRetention, LogRetention, Removal
+from platform_defs.engine.operations.sink import SinkError
 from tests.conftest import CopyEngine, MakeEngine, engine_maker
 from tests.support.bare_lake import bare_engine, commit_batch
 from tests.support.clock import Clock
@@ -396,6 +398,29 @@ def test_a_removal_that_is_held_back_still_says_what_an_earlier_one_removed(
     planned = Removal(5, "1970-01-09", removed=cast(Any, planned_rows))
     held_back = Removal(kept_from="1970-01-03", held_back="another maintenance removed rows meanwhile")
     assert LogRetention(workspace, contract, engine._snapshot).remove(planned) == held_back  # pyright: ignore[reportPrivateUsage]
+
+
+def test_what_a_rebuild_or_a_deletion_took_after_the_plan_is_not_called_removed(tmp_path: Path, clock: Clock) -> None:
+    engine = bare_engine(tmp_path, clock, [source("l")], [TOTAL])
+    workspace = engine.snapshot()._workspace_without_session  # pyright: ignore[reportPrivateUsage]
+    assert QuarantineRetention(workspace, engine.sources["l"], DAY, None).remove(Removal(5, "1970-01-09", number=8)) == Removal()
+    write_deltalake(engine.lake.path(TOTAL.changelog), pa.table({"step": pa.array([], pa.int64())}))
+    workspace = engine.snapshot()._workspace_without_session  # pyright: ignore[reportPrivateUsage]
+    rebuilt = ChangelogRetention(workspace, TOTAL, DAY, lambda: None).remove(Removal(5, "step 2", number=2))
+    assert rebuilt == Removal(held_back="total was rebuilt meanwhile")
+
+
+def test_a_topic_that_does_not_answer_holds_back_a_changelog(tmp_path: Path, clock: Clock) -> None:
+    """The rest of the changelog's maintenance does not need the topic."""
+
+    def published() -> int:
+        raise SinkError("no broker answers")
+
+    engine = bare_engine(tmp_path, clock, [source("l")], [TOTAL])
+    steps = {"step": [1], "changed_at": pa.array([0], pa.timestamp("us", "UTC"))}
+    write_deltalake(engine.lake.path(TOTAL.changelog), pa.table(steps))
+    workspace = engine.snapshot()._workspace_without_session  # pyright: ignore[reportPrivateUsage]
+    assert ChangelogRetention(workspace, TOTAL, DAY, published).plan() == Removal(held_back="no broker answers")
 
 
 def test_a_table_without_progress_holds_back_a_removal_after_an_earlier_one(
