@@ -6,10 +6,11 @@ from platform_defs.engine.ledger.store import Version
 
 
 class LedgerSnapshot(Ledger):
-    """A snapshot of a ledger: its batches, and the newest row of each source, are those of one version, whatever is committed later.
+    """A snapshot of a ledger: its history, and the newest row of each source, are those of one version, whatever is committed later.
 
-    Its records of files are those of the ledger itself, so `file_records`, `files_to_read` and `topic_ends` may include later batches. A
-    snapshot is only read: the methods of `Ledger` that commit fail.
+    `batches`, `offsets`, totals, and `newest_rows` of earlier batches are read from the store: of the same batches, unless retention
+    replaces some of them by a summary meanwhile. The records of files are those of the ledger itself, so `file_records`, `files_to_read`
+    and `topic_ends` may include later batches. A snapshot is only read: the methods of `Ledger` that commit fail.
 
     Args:
         ledger: the ledger itself.

@@ -13,6 +13,7 @@ import pyarrow as pa
 import sqlglot
 from deltalake import QueryBuilder
 from deltalake.exceptions import DeltaError
+from sqlglot import TokenType
 from sqlglot.errors import SqlglotError
 
 from assets.contracts import DerivedAsset, SourceContract
@@ -48,6 +49,11 @@ class QueryError(TidemarkError, ValueError):
     def no_query(cls, first: str) -> "QueryError":
         """The text is not a query."""
         return cls(f"The SQL begins with {first!r}; legal: one query, which begins with {', '.join(_FIRST_WORDS)}. Nothing was run")
+
+    @classmethod
+    def has_into(cls) -> "QueryError":
+        """The text has INTO, which makes a table or writes to one."""
+        return cls("The SQL has INTO, which writes rows; legal: one query, which only reads. Nothing was run")
 
     @classmethod
     def same_name(cls, column: str) -> "QueryError":
@@ -159,11 +165,13 @@ class Query:
 def _require_query(sql: str) -> None:
     try:
         tokens = sqlglot.tokenize(sql)
-    except SqlglotError:
-        tokens = []
-    first = next((token.text for token in tokens if token.text != "("), "")
+        first = next((token.text for token in tokens if token.text != "("), "")
+    except SqlglotError:  # such as a text without its closing quote; DataFusion's error says where it begins
+        tokens, first = [], re.sub(r"^[\s(]*(\w*).*", r"\1", sql, flags=re.DOTALL)
     if first.upper() not in _FIRST_WORDS:
         raise QueryError.no_query(first or sql[:20])
+    if any(token.token_type == TokenType.INTO for token in tokens):
+        raise QueryError.has_into()
 
 
 def _plain(value: Any) -> Any:

@@ -92,19 +92,25 @@ def as_of(workspace: Workspace, asset: DerivedAsset, time: int) -> DataFrame:
     The first step after `time` and all steps with higher numbers are left out, even if the clock was set back after that step.
 
     Raises:
-        OperatorError: the asset has no changelog, or no step yet, or retention has replaced the steps of that time.
+        OperatorError: the asset has no changelog, or no step yet; or retention has replaced the steps of that time, or a rebuild has.
     """
     key = require_upserts(asset).key
     if not workspace.lake.exists(asset.changelog):
         raise OperatorError(f"{asset.name} has no step yet, so it has no earlier state; advance it first")
     changelog = workspace.spark.read.format("delta").load(workspace.lake.path(asset.changelog))
-    [later_step] = changelog.where(F.col(CHANGED_AT) > F.timestamp_millis(F.lit(time))).agg(F.min(STEP)).first() or [None]
+    later = F.when(F.col(CHANGED_AT) > F.timestamp_millis(F.lit(time)), F.col(STEP))
+    [later_step, first_step] = changelog.agg(F.min(later), F.min(STEP)).first() or [None, None]
     replaced = workspace.lake.transaction(asset.changelog, RETENTION) or 0
     if later_step is not None and later_step <= replaced:
-        removed = f"retention has replaced its steps up to {replaced} by their result"
-        raise OperatorError(f"{asset.name} has no state of {moment(time).isoformat()} any more: {removed}. Read a later time")
+        raise _no_state(asset, time, f"retention has replaced its steps up to {replaced} by their result")
+    if later_step is not None and later_step == first_step and stored_progress(workspace.lake, asset).generation:
+        raise _no_state(asset, time, "it was rebuilt, and its changelog begins after that time")
     changelog_then = changelog if later_step is None else changelog.where(F.col(STEP) < later_step)
     return fold(changelog_then.drop(CHANGED_AT), key=key, order=STEP)
+
+
+def _no_state(asset: DerivedAsset, time: int, reason: str) -> OperatorError:
+    return OperatorError(f"{asset.name} has no state of {moment(time).isoformat()} any more: {reason}. Read a later time")
 
 
 def as_known_now(workspace: Workspace, asset: DerivedAsset, time: int) -> DataFrame:

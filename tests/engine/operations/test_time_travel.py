@@ -29,3 +29,8 @@ def test_a_step_is_shown_only_with_all_earlier_steps(make_engine: MakeEngine, cl
     # the second step has an earlier time than the first one, because the clock was set back
     assert engine.views.as_of("total", NOON + MINUTE).isEmpty()
     assert rows_of(engine.views.as_of("total", NOON + 5 * MINUTE)) == rows_of(engine.views.table("total"))
+    clock.pass_ms(2 * HOUR)
+    [*_] = engine.rebuild_tables(["total"])
+    with pytest.raises(OperatorError, match=r"total has no state of .* any more: it was rebuilt, and its changelog begins after that time"):
+        engine.views.as_of("total", NOON + HOUR)
+    assert rows_of(engine.views.as_of("total", clock() + HOUR)) == rows_of(engine.views.table("total"))

@@ -129,7 +129,7 @@ def test_a_table_without_rows_is_named_with_the_command_that_makes_it(
 )
 def test_a_statement_that_is_no_query_is_refused(monkeypatch: pytest.MonkeyPatch, engine: Engine, tmp_path: Path, statement: str) -> None:
     version = engine.lake.version("events/l")
-    with pytest.raises(QueryError, match=r"^(The SQL begins with .*legal: one query|The query failed)"):
+    with pytest.raises(QueryError, match=r"^(The SQL (begins with|has INTO).*legal: one query|The query failed)"):
         _query(monkeypatch, engine, statement.format(file=tmp_path / "written.csv"))
     assert not (tmp_path / "written.csv").exists()
     assert engine.lake.version("events/l") == version
@@ -176,6 +176,22 @@ def test_rows_that_deletion_vectors_delete_are_left_out(monkeypatch: pytest.Monk
     copy.advance("total")
     assert [*Path(copy.lake.path("total")).glob("deletion_vector_*.bin")]
     assert _rows(monkeypatch, copy, "SELECT k, n FROM total ORDER BY k") == [["a", 2], ["b", 2], ["d", 1]]
+
+
+@pytest.mark.parametrize(
+    ("sql", "message"),
+    [
+        ("SELECT 'it", "^The query failed: .*Unterminated string literal"),
+        ("(SELECT /* x", "^The query failed: .*[Uu]n"),
+        ("'", '^The SQL begins with "\'"; legal: one query'),
+        ("SELECT k INTO backup FROM total", "^The SQL has INTO, which writes rows; legal: one query, which only reads"),
+    ],
+)
+def test_a_text_that_is_not_a_whole_query_is_refused_with_its_reason(tmp_path: Path, sql: str, message: str) -> None:
+    lake, empty_ledger = Lake(str(tmp_path / "lake")), cast(Any, None)
+    lake.append_small(pa.table({"k": ["a"], "n": [1]}), "total")
+    with pytest.raises(QueryError, match=message):
+        Query(lake.snapshot(), empty_ledger, {}, {"total": TOTAL})(sql, 9)
 
 
 @pytest.mark.parametrize("damage", [Path.unlink, lambda file: file.write_bytes(b"PAR1 and no more")], ids=["lost", "damaged"])
