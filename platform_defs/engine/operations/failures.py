@@ -72,7 +72,7 @@ class Failures:
 
     def of_sink(self, asset: str) -> Failure | None:
         """The newest failure of a table's publish to its topic; None if it has been published since."""
-        return self._newest(_of_sink(asset), str)
+        return self._newest(_of_sink(asset), _no_position)
 
     def of_ingest(self) -> Failure | None:
         """The newest failure of an ingest; None if the ledger has a newer batch, or an ingest found nothing to do."""
@@ -80,7 +80,7 @@ class Failures:
 
     def of_source(self, source: str) -> Failure | None:
         """Since when some input of a source cannot be read, and why the newest try failed; None if all of its input can be read."""
-        return self._newest(_of_source(source), str)
+        return self._newest(_of_source(source), _no_position)
 
     def record_sources(self, failing: Mapping[str, str]) -> None:
         """Record the sources of which some input cannot be read, since when, and why; failures of all other sources are over."""
@@ -95,7 +95,7 @@ class Failures:
     @contextmanager
     def recorded_of_sink(self, asset: str) -> Iterator[None]:
         """While a table is published to its topic, record an error before it is raised; on success, delete an earlier failure."""
-        with self._recording(_of_sink(asset), str):
+        with self._recording(_of_sink(asset), _no_position):
             yield
         _forget(self.workspace.lake, _of_sink(asset))
 
@@ -137,7 +137,7 @@ class Failures:
             raise
 
     def _newest(self, path: str, position: Callable[[], str]) -> Failure | None:
-        """The recorded failure; None if its position is not the present one. For a failure without a position, `position` is `str`."""
+        """The recorded failure; None if its position is not the present one."""
         try:
             lake = self.workspace.lake
             with filesystem(lake.root, lake.storage_options).open_input_stream(path) as file:
@@ -178,6 +178,11 @@ def _of_source(source: str) -> str:
 
 def _of_sink(asset: str) -> str:
     return f"{FOLDER}/sinks/{asset}.json"
+
+
+def _no_position() -> str:
+    """The position of a failure that is over only when it is forgotten."""
+    return ""
 
 
 def _or_empty(position: Callable[[], str]) -> str:

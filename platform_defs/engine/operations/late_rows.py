@@ -37,7 +37,7 @@ class LateRows:
 
         Args:
             asset: the asset.
-            source: a source that it reads.
+            source: a source that it reads. If it reads the source twice, the rows are those that are late for the first of these inputs.
             limit: the maximum number of rows.
 
         Returns:

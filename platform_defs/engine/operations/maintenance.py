@@ -222,7 +222,7 @@ class Maintenance:
         """The last step of which the table's topic has all records; None if the table has no topic, or if the topic has no step."""
         if asset not in self.sinks:
             return None
-        with Topic(self.spark, self.sinks[asset], asset, compacted=True) as topic:
+        with Topic(self.spark, self.sinks[asset], asset, compacted=True) as topic:  # if the sink has `partitions`, a missing one is created
             newest = topic.newest()
         return None if newest is None else newest.step if newest.complete else newest.since
 

@@ -36,14 +36,15 @@ class QuarantineRetention:
         if self.retention is None:
             return None if removed_before is None else Removal(kept_from=kept_from)
         first_kept_day = (self.workspace.ledger.wall_clock() - self.retention) // DAY_MS
-        counts = sql_rows(
-            lake, {"rejected": table}, f"SELECT count(*) AS rows FROM rejected WHERE {_rejected_before(first_kept_day)}"
-        ).to_pylist()
-        if (removed_before is not None and first_kept_day <= removed_before) or not counts[0]["rows"]:
+        if removed_before is not None and first_kept_day <= removed_before:
+            return Removal(kept_from=kept_from)
+        sql = f"SELECT count(*) AS rows FROM rejected WHERE {_rejected_before(first_kept_day)}"
+        rows = sql_rows(lake, {"rejected": table}, sql).to_pylist()[0]["rows"]
+        if not rows:
             return Removal(kept_from=kept_from)
         if (reason := self._held_back()) is not None:
             return Removal(kept_from=kept_from, held_back=reason)
-        return Removal(counts[0]["rows"], str(day_of(first_kept_day * DAY_MS)), number=first_kept_day)
+        return Removal(rows, str(day_of(first_kept_day * DAY_MS)), number=first_kept_day)
 
     def _kept_from(self) -> str | None:
         """The first day that no earlier removal has cut; None if no row was ever removed."""
