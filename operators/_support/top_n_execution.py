@@ -10,7 +10,6 @@ from operators._support.time_to_live import GENERATION, IS_CURRENT, ends_at_or_a
 from operators._support.top_n_plan import TopNQuery
 from operators._support.top_n_promise import (
     LAST_RANK,
-    RANKING_COLUMNS,
     newest_of_keys,
     row_tie_breakers,
     rows_not_replaced,
@@ -159,7 +158,8 @@ def _drop_retracted(rows: DataFrame, change: str) -> DataFrame:
     A retraction is ignored if there is no equal row at that moment. The balance after a change is the number of additions less the number
     of retractions. The number of rows that remain is the last balance less the smallest balance below zero.
     """
-    ignored_columns = (SEQ, ARRIVAL, EVENT_TIME, COMMIT_VERSION, COMMITTED_AT, change, *RANKING_COLUMNS)
+    # with a time to live, equal rows of other periods are no candidates: an earlier one has expired, so the generation counts here
+    ignored_columns = (SEQ, ARRIVAL, EVENT_TIME, COMMIT_VERSION, COMMITTED_AT, change, LAST_RANK, IS_CURRENT)
     equal_rows = Window.partitionBy(
         *[as_comparable(F.col(quoted_name(f.name)), f.dataType) for f in rows.schema.fields if f.name not in ignored_columns]
     )

@@ -338,6 +338,10 @@ def test_a_row_of_an_unknown_change_kind_is_ignored(spark: SparkSession) -> None
     rows = spark.sql("SELECT * FROM VALUES (1, '+I', 1, 0), (1, 'insert', 1, 1), (1, null, 1, 2), (2, '-D', 1, 3) AS t(v, c, seq, arrival)")
     assert [r.v for r in TopN(order_by="v", rank_end=5, change="c")(rows).collect()] == [1]
     assert [r.v for r in TopN(order_by="v", rank_end=5, change="c", unique_key="v")(rows).collect()] == [1]
+    # a retraction does not remove a row of a period that has expired in place of an equal row that counts
+    change, minute = F.expr("CASE arrival WHEN 0 THEN '+I' WHEN 1 THEN '+I' WHEN 2 THEN '-D' END"), F.expr("if(arrival = 0, 0, 60)")
+    again = rows.withColumns({"v": F.lit(5), "k": F.lit("a"), "c": change, "event_time": F.timestamp_seconds(minute * 60)})
+    assert TopN(by="k", order_by="v", rank_end=5, change="c", ttl="10 minutes")(again).collect() == []
     first = rows.withColumns({"n": F.expr("if(c = '+I', 3, 0)"), "seq": F.expr("if(c = 'insert', 0, 1)")})
     assert [r.v for r in TopN(order_by="v", rank_end="n", change="c")(first).collect()] == [1]
 
