@@ -27,7 +27,7 @@ ROW, LAST = "row", "last"
 """The names of a row, and of the last row of its window, in the expression of a `DeltaEvictor`."""
 
 _PATH = re.compile(
-    r"""'(?:[^'\\]|\\.|'')*' | "(?:[^"\\]|\\.)*" | --[^\n]* | /\*.*?\*/
+    r"""(?<!\w)[rR]'[^']*' | (?<!\w)[rR]"[^"]*" | '(?:[^'\\]|\\.|'')*' | "(?:[^"\\]|\\.)*" | --[^\n]* | /\*.*?\*/
       | (?<![\w.`]) (?P<path> (?:\w+|`[^`]*`) (?:\s*\.\s*(?:\w+|`[^`]*`))* )""",
     re.DOTALL | re.VERBOSE,
 )
@@ -120,7 +120,7 @@ class DeltaEvictor:
         threshold: rows with a delta of at least this are not kept.
 
     Raises:
-        OperatorError: `delta` is not SQL, or depends on random numbers, files, the session or the clock; or `threshold` is not a number.
+        OperatorError: `delta` is empty, or depends on random numbers, files, the session or the clock; or `threshold` is not a number.
     """
 
     delta: str
@@ -136,7 +136,7 @@ class DeltaEvictor:
 
     @cached_property
     def fields_read(self) -> tuple[tuple[str, ...], ...]:
-        """The fields of `row` and `last` that the delta reads, each by its path.
+        """The fields of `row` and `last` that the delta names with a dot, each by its path; not those in square brackets, and not `row.*`.
 
         >>> DeltaEvictor("row.`a.b` - coalesce(last.left.price, 0)", 5).fields_read
         (('a.b',), ('left', 'price'))

@@ -31,7 +31,10 @@ WITHOUT_PARENTHESES = frozenset(
 """Functions of the clock and the session that SQL calls without parentheses if no column has their name."""
 _LIKELY_COLUMNS = frozenset({"user", "localtimestamp"})
 """The functions of `WITHOUT_PARENTHESES` that are taken for columns while the names of the columns are not known."""
-_QUOTED = re.compile(r"""'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.)*"|`[^`]*`|--[^\r\n]*|/\*.*?\*/""", re.DOTALL)
+_QUOTED = re.compile(
+    r"""(?<!\w)[rR]'[^']*'|(?<!\w)[rR]"[^"]*"|'(?:[^'\\]|\\.|'')*'|"(?:[^"\\]|\\.)*"|`[^`]*`|--[^\r\n]*|/\*.*?\*/""", re.DOTALL
+)
+"""A text, a name in backticks, or a comment. In a raw text, as `r'\\'`, a backslash does not escape a quote."""
 _WORD = re.compile(r"(\.\s*|\bas\s+)?\b(\w+)(\s*\((\s*\))?)?", re.IGNORECASE)
 """A word with the dot or the `AS` before it, and its brackets."""
 _PARAMETERS = re.compile(r"(?:\b(\w+)|\(([\w\s,]*)\))\s*->")
@@ -85,7 +88,8 @@ def nondeterministic_part(expression: str, columns: Iterable[str] | None = None)
         for before, word, bracket, empty in _WORD.findall(code)
         if (_depends_on_more(word.lower(), empty) if bracket else not before and word.lower() in bare_functions)
     )
-    texts = (text for text in _QUOTED.findall(expression) if text[0] in "'\"" and is_time_of_the_clock(text[1:-1]))
+    quoted = (text.lstrip("rR") for text in _QUOTED.findall(expression))
+    texts = (text for text in quoted if text[0] in "'\"" and is_time_of_the_clock(text[1:-1]))
     return next(chain(functions, texts), None)
 
 

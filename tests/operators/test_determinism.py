@@ -71,6 +71,9 @@ from operators.nondeterministic import check_deterministic
             r"and return concat\('to', 'day'\)",
         ),
         ("sum(v) FILTER (WHERE t > timestamp'today UTC')", "the clock, as 'today UTC' does"),
+        (r"max(replace(k, r'\', concat(now(), 'b')))", "the clock, as now does"),
+        (r"max(replace(k, R'\', '/') || rand() || r'x\')", "as rand does"),
+        ("max(t > r'now')", "the clock, as 'now' does"),
     ],
 )
 def test_an_aggregate_that_depends_on_order_randomness_or_the_clock_is_refused(sql: str, match: str) -> None:
@@ -119,6 +122,7 @@ def test_an_aggregate_that_depends_on_order_randomness_or_the_clock_is_refused(s
         "max(`first(v)`)",
         "count_if(kind = 'first(v)')",
         "sum(v) /* no first(v) */",
+        r"count_if(replace(k, r'\', '/') = 'current_date')",
         "sum(now)",
         "max(version)",
         "count(*)",
@@ -186,3 +190,7 @@ def test_an_extra_join_condition_depends_on_the_rows_alone(residual: str) -> Non
 def test_backticks_are_no_way_out_if_there_is_no_such_column() -> None:
     with pytest.raises(OperatorError, match="as user does; there is no column user"):
         check_deterministic("residual", "user = name", ["name"])
+
+
+def test_fields_after_a_raw_text_of_a_delta_are_read() -> None:
+    assert DeltaEvictor(r"length(replace(row.k, r'\', 'x')) - last.n", 5).fields_read == (("k",), ("n",))

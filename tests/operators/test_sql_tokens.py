@@ -24,6 +24,7 @@ def _found(sql: str) -> list[tuple[str, tuple[str, ...], bool, str | None, str]]
         ("sum(a) + sum(b)", [("sum", ("a",), False, None, "sum(a)"), ("sum", ("b",), False, None, "sum(b)")]),
         ("coalesce(sum(a), 0)", [("sum", ("a",), False, None, "sum(a)")]),
         ("sum(')' || v) -- sum(w)", [("sum", ("')' || v",), False, None, "sum(')' || v)")]),
+        (r"sum(replace(v, r'\', ')'))", [("sum", (r"replace(v, r'\', ')')",), False, None, r"sum(replace(v, r'\', ')'))")]),
         ("sum(s[f(1, 2)], 3)", [("sum", ("s[f(1, 2)]", "3"), False, None, "sum(s[f(1, 2)], 3)")]),
         ("sum()", [("sum", (), False, None, "sum()")]),
         ("1 + `SUM` /* of */ (`sum`)", [("sum", ("`sum`",), False, None, "`SUM` /* of */ (`sum`)")]),
