@@ -2,19 +2,18 @@
 
 from collections.abc import Set
 from functools import lru_cache, partial
-from itertools import pairwise
 from typing import Any, ClassVar
 
 import sqlglot
 from sqlglot import exp, tokens
 from sqlglot.dialects.dialect import Dialect
-from sqlglot.errors import ErrorLevel, ParseError, SqlglotError, UnsupportedError
+from sqlglot.errors import ErrorLevel, SqlglotError, UnsupportedError
 from sqlglot.parser import Parser
 from sqlglot.tokenizer_core import Token, TokenType
 
 from operators.sql.errors import SqlError
 from operators.sql.functions import CALLS, log10, map_of
-from operators.sql.syntax import FUNCTION_PARSERS, NO_PAREN_FUNCTION_PARSERS, RANGE_PARSERS, word_of
+from operators.sql.syntax import FUNCTION_PARSERS, NO_PAREN_FUNCTION_PARSERS, RANGE_PARSERS
 from operators.sql.templates import plain_call
 
 Tree = Any
@@ -188,32 +187,6 @@ def _replace_by_field(column: Tree, tables: Set[str]) -> None:
     column.replace(exp.alias_(field, names[-1]) if is_item else field)
 
 
-def parse_type(text: str) -> str:
-    """The Spark type of a type of Flink SQL. Timestamps are instants in UTC. NOT NULL and comments inside of the type are left out.
-
-    Raises:
-        SqlError: Tidemark has no such type.
-
-    >>> parse_type("ROW<a INT NOT NULL 'the first', b TIMESTAMP_LTZ(3)>"), parse_type("VARCHAR(20)")
-    ('STRUCT<a: INT, b: TIMESTAMP>', 'STRING')
-    """
-    pairs = [*pairwise([*tokenize(text), None])]
-    kept = [text[token.start : token.end + 1] for token, following in pairs if token and not _is_note(token, following)]
-    try:
-        if any(token and word_of(token) == "ARRAY" and (following is None or following.text != "<") for token, following in pairs):
-            raise ParseError("sqlglot reads `INT ARRAY` as INT")
-        return spark_sql(sqlglot.parse_one(" ".join(kept), into=exp.DataType, dialect=Flink))
-    except SqlglotError as error:
-        legal = "use STRING, BIGINT, DECIMAL(p, s), TIMESTAMP(3), ARRAY<t>, MAP<k, v> or ROW<name t, ...>"
-        raise SqlError.refused(f"the type {text}", "Tidemark has no such type", legal) from error
-
-
-def _is_note(token: Token, following: Token | None) -> bool:
-    """Whether a token of a type is part of NOT NULL or of a comment."""
-    is_comment = word_of(token) == "COMMENT" and following is not None and following.token_type == TokenType.STRING
-    return is_comment or token.token_type == TokenType.STRING or word_of(token) in ("NOT", "NULL")
-
-
 _INSTANTS = ("TIMESTAMP", "TIMESTAMPNTZ", "TIMESTAMPLTZ", "TIMESTAMPTZ", "DATETIME", "DATETIME2")
 _TEXTS = ("TEXT", "VARCHAR", "CHAR", "NVARCHAR", "NCHAR")
 _BYTES = ("BINARY", "VARBINARY")
@@ -292,6 +265,6 @@ def _to_spark(node: Tree) -> Tree:
     if isinstance(node, exp.DataType):
         return _spark_type(node)
     if isinstance(node, exp.Bracket) and len(node.expressions) == 1 and not node.expressions[0].is_string:
-        node.set("offset", 1)  # Flink counts elements from 1, and a missing one is null; a text is the key of a map in both
+        node.set("offset", 1)  # Flink counts elements from 1; one after the last is null in both; a text is the key of a map
         node.set("safe", True)
     return node

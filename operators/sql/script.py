@@ -156,14 +156,21 @@ def _query(text: str, tokens: Sequence[Token]) -> Tree:
     return tree
 
 
+_EXPLAINED = ("ESTIMATED_COST", "CHANGELOG_MODE", "JSON_EXECUTION_PLAN", "PLAN_ADVICE")
+"""The details that Flink's EXPLAIN can have, which have no effect."""
+
+
 def _explain(text: str, tokens: Sequence[Token]) -> Explain:
-    at = next((n for n, word in enumerate(words_of(tokens)) if word in ("SELECT", "WITH", "INSERT", "(")), None)
-    first = next((t for t in tokens[1:] if t.text.upper() in ("SELECT", "WITH", "INSERT", "(")), None)
-    if at is None or first is None:
+    at = next((n for n, token in enumerate(tokens) if word_of(token) in ("SELECT", "WITH", "INSERT", "(")), None)
+    if at is None:
         raise SqlError.refused(shorten_text(text), "EXPLAIN has no query", "write EXPLAIN SELECT ... or EXPLAIN INSERT INTO ...")
-    query_tokens = tokens[tokens.index(first) :]
-    query_text = text[first.start - tokens[0].start :]
-    if first.text.upper() == "INSERT":
+    words = words_of(tokens[1:at])
+    if words != ["PLAN", "FOR"] and not {*words} <= {*_EXPLAINED, ","}:
+        reason = f"only PLAN FOR, or some of {', '.join(_EXPLAINED)}, can be between EXPLAIN and the query"
+        raise SqlError.refused(shorten_text(text), reason, "write EXPLAIN SELECT ... or EXPLAIN INSERT INTO ...")
+    query_tokens = tokens[at:]
+    query_text = text[query_tokens[0].start - tokens[0].start :]
+    if word_of(query_tokens[0]) == "INSERT":
         inner = _insert(query_text, query_tokens)
         return Explain(inner.query, inner.target)
     return Explain(_query(query_text, query_tokens))
@@ -173,6 +180,9 @@ def _insert(text: str, tokens: Sequence[Token]) -> Insert:
     base = tokens[0].start
     name, position = read_name(tokens, 2 if [token.text.upper() for token in tokens[1:2]] == ["INTO"] else 1, text)
     query_tokens = tokens[position:]
+    if [word_of(token) for token in query_tokens[:1]] == ["PARTITION"]:
+        way_out = f"write INSERT INTO {name} SELECT ..., with the value as a column"
+        raise SqlError.refused(shorten_text(text), "Tidemark divides its tables by itself", way_out)
     if not query_tokens or query_tokens[0].text.upper() not in ("SELECT", "WITH"):
         has_brackets = bool(query_tokens) and query_tokens[0].text == "("
         reason = "it has a list of columns, or its query is in brackets" if has_brackets else "it has no query"
@@ -193,10 +203,10 @@ def _create(text: str, tokens: Sequence[Token], words: Sequence[str]) -> Stateme
         raise SqlError.refused(shorten_text(text), f"there is no CREATE {kind}" if kind else "it does not say what to create", way_out)
     name, at = read_name(tokens, at, text)
     columns, at = _read_columns(name, tokens, at, text)
-    body = next((n for n, t in enumerate(tokens) if n >= at and word_of(t) in ("SELECT", "WITH")), None)
-    if body is None:
+    at += 2 if words_of(tokens[at : at + 1]) == ["COMMENT"] else 0
+    query_tokens = tokens[at + 1 :]
+    if words_of(tokens[at : at + 1]) != ["AS"] or words_of(query_tokens[:1]) not in (["SELECT"], ["WITH"], ["("]):
         raise SqlError.refused(shorten_text(text), "the view has no query", f"write CREATE VIEW {name} AS SELECT ...")
-    query_tokens = tokens[body:]
     return CreateView(name, _query(text[query_tokens[0].start - tokens[0].start :], query_tokens), tuple(columns))
 
 

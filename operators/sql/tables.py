@@ -1,12 +1,14 @@
 """CREATE TABLE as a value: columns, the event time and its watermark, the key, and the options of WITH."""
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 
 from sqlglot import exp
 from sqlglot.tokenizer_core import Token, TokenType
 
-from operators.sql.dialect import Tree, parse_query, parse_type, spark_sql
+from operators.sql.column_types import parse_type
+from operators.sql.dialect import Tree, parse_query, spark_sql
 from operators.sql.durations import interval_ms
 from operators.sql.errors import SqlError, shorten_text
 from operators.sql.lists import outer_words, read_list
@@ -16,6 +18,10 @@ from operators.sql.selections import select
 from operators.sql.syntax import word_of
 
 _AFTER_TYPE = ("NOT", "NULL", "COMMENT", "METADATA", "PRIMARY KEY", "PRIMARY", "CONSTRAINT")
+_COLUMN_CLAUSES = re.compile(
+    "(?:NOT NULL |NULL |(?:CONSTRAINT [^ ]+ )?PRIMARY KEY (?:NOT ENFORCED )?|COMMENT 'text' |METADATA (?:FROM 'text' )?(?:VIRTUAL )?)*"
+)
+"""What can follow the type of a column."""
 
 
 @dataclass(frozen=True)
@@ -209,15 +215,29 @@ class _Reader:
 
     def _watermark(self, tokens: Sequence[Token]) -> None:
         """`WATERMARK FOR t AS t`, or `t - INTERVAL ...`."""
-        self._time = tokens[2].text
-        tree: Tree = parse_query(f"SELECT {self._sql(tokens[4:])}").expressions[0]
+        if self._time is not None:
+            raise SqlError.refused(self._sql(tokens), f"the table has a watermark for {self._time}", "write one WATERMARK FOR")
+        if word_of(tokens[3]) != "AS":
+            raise SqlError.refused(self._sql(tokens), "it is no watermark", "write WATERMARK FOR ts AS ts - INTERVAL '5' SECOND")
+        self._time, tree = tokens[2].text, self._expression(tokens[4:])
         column, delay = (tree.this, interval_ms(tree.expression)) if isinstance(tree, exp.Sub) else (tree, 0)
         if not isinstance(column, exp.Column) or column.name.lower() != self._time.lower():
             reason = "the watermark is the event time itself, or the event time minus an interval"
             raise SqlError.refused(
                 spark_sql(tree), reason, f"write {self._time} - INTERVAL '5' SECOND; other watermarks: 'tidemark.watermark' in WITH"
             )
+        if delay < 0:
+            way_out = "write an interval of zero or more"
+            raise SqlError.refused(self._sql(tokens), "the watermark would be ahead of the event time", way_out)
         self._delay = delay
+
+    def _expression(self, tokens: Sequence[Token]) -> Tree:
+        """The tree of one expression, without clauses after it."""
+        query = parse_query(f"SELECT {self._sql([tokens[0], tokens[-1]])}")
+        if len(query.expressions) != 1 or {name for name, value in query.args.items() if value} != {"expressions"}:
+            way_out = "write an expression over the columns of the table"
+            raise SqlError.refused(self._sql(tokens), "it is not one expression", way_out)
+        return query.expressions[0]
 
     def _column(self, tokens: Sequence[Token]) -> None:
         name, words = tokens[0].text, outer_words(tokens)
@@ -232,13 +252,17 @@ class _Reader:
         if "METADATA" in words[end:]:
             at = words.index("METADATA", end)
             metadata = tokens[at + 2].text if words[at + 1 : at + 2] == ["FROM"] else name
+        kinds = ["'text'" if token.token_type == TokenType.STRING else word_of(token) or "name" for token in tokens[end:]]
+        if not _COLUMN_CLAUSES.fullmatch("".join(f"{kind} " for kind in kinds)):
+            reason = "only NOT NULL, PRIMARY KEY NOT ENFORCED, COMMENT 'text' and METADATA [FROM 'key'] [VIRTUAL] can follow a type"
+            raise SqlError.refused(self._sql(tokens[end:]), reason, "leave it out")
         is_required = "NOT NULL" in " ".join(words[end:]) or self._key == (name,)
         self._columns.append(Column(name, parse_type(self._sql(tokens[1:end])), is_required, comment, metadata=metadata))
 
     def _read_computed_column(self, name: str, tokens: Sequence[Token]) -> None:
         end = len(tokens) - 2 if word_of(tokens[-2]) == "COMMENT" and tokens[-1].token_type == TokenType.STRING else len(tokens)
         comment = "".join(token.text for token in tokens[end + 1 :])
-        tree: Tree = parse_query(f"SELECT {self._sql(tokens[2:end])}").expressions[0].unalias()
+        tree: Tree = self._expression(tokens[2:end]).unalias()
         if isinstance(tree, exp.Anonymous) and str(tree.this).upper() == "PROCTIME":
             self._arrivals.append(name)
             return

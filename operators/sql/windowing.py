@@ -67,11 +67,17 @@ class WindowFunction:
                 f"{self.name} over windows", reason, "aggregate them first, and use DESCRIPTOR(window_time) of the result"
             )
         partition = tuple(require_name(c.name, relation.columns) for c in data.expressions[1:]) if is_table else ()
+        if partition and self.name != "SESSION":
+            reason = "a row's windows depend on its time alone; only sessions depend on other rows"
+            raise SqlError.refused(f"PARTITION BY in {self.name}", reason, "write the columns in GROUP BY, or in PARTITION BY of OVER")
         return Windowed(relation, self._window(), self._time(relation), partition)
 
     def _time(self, relation: Relation) -> str:
         descriptor = self.arguments["TIMECOL"]
-        [column] = descriptor.expressions if isinstance(descriptor, exp.Anonymous) and len(descriptor.expressions) == 1 else [descriptor]
+        columns = descriptor.expressions if isinstance(descriptor, exp.Anonymous) else [descriptor]
+        if len(columns) != 1:
+            raise SqlError(f"{self.name} has a DESCRIPTOR with {len(columns)} columns; legal: DESCRIPTOR(ts), with the event time")
+        [column] = columns
         if find_name(column.name, relation.arrivals) and not find_name(column.name, relation.columns):
             if is_by_ingest(relation):
                 return EVENT_TIME

@@ -340,6 +340,11 @@ def test_explain_names_the_table_that_is_inserted_into():
     assert explain(found).splitlines()[0].startswith("WindowedAggregate(by=('k',), window=Tumbling(size='1 hour')")
 
 
+def test_explain_can_name_details_and_a_view_can_have_a_comment_and_brackets():
+    text = "CREATE VIEW w COMMENT 'rows of a' AS (SELECT k FROM a); EXPLAIN ESTIMATED_COST, CHANGELOG_MODE SELECT k FROM w"
+    assert plan(text, TABLES).plans[0].relation.columns == ("k",)
+
+
 def test_the_order_of_an_explained_query_has_no_effect_on_its_plan():
     text = "EXPLAIN SELECT k FROM a ORDER BY k LIMIT 3; SELECT k FROM a ORDER BY k; SELECT k FROM a"
     [explained, query, without_order] = plan(text, TABLES).plans
@@ -1198,6 +1203,38 @@ RANKED = "SELECT id, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v) AS n FROM a"
         ("CREATE TABLE t (x INT) WITH ('a' = 'b') AS SELECT id FROM a", "write INSERT INTO t SELECT ..."),
         ("CREATE TABLE t (x INT) COMMENT WITH ('a' = 'b')", "COMMENT WITH ('a' = 'b') is refused: COMMENT has no text"),
         ("CREATE TABLE t (x INT) WITH", "a column, a watermark or a clause is incomplete"),
+        ("CREATE TABLE t (x INT NOT NULL DEFAULT 5)", "DEFAULT 5 is refused: only NOT NULL, PRIMARY KEY NOT ENFORCED, COMMENT 'text'"),
+        ("CREATE TABLE t (x INT NULL METADATA VIRTUAL FROM 'o')", "NULL METADATA VIRTUAL FROM 'o' is refused: only NOT NULL"),
+        ("CREATE TABLE t (x INT COMMENT y)", "COMMENT y is refused: only NOT NULL"),
+        ("CREATE TABLE t (x INT, y AS x + 1 FROM z)", "x + 1 FROM z is refused: it is not one expression"),
+        ("CREATE TABLE t (x JSON)", "the type JSON is refused: Tidemark has no such type"),
+        ("CREATE TABLE t (x ROW<y DECIMAL(5, 9)>)", "the type ROW<y DECIMAL(5, 9)> is refused: Tidemark has no such type"),
+        ("CREATE TABLE t (x DECIMAL(39))", "the type DECIMAL(39) is refused: Tidemark has no such type"),
+        (
+            "CREATE TABLE t (x TIMESTAMP(3), y TIMESTAMP(3), WATERMARK FOR x AS x, WATERMARK FOR y AS y)",
+            "WATERMARK FOR y AS y is refused: the table has a watermark for x; write one WATERMARK FOR",
+        ),
+        ("CREATE TABLE t (x TIMESTAMP(3), WATERMARK FOR x IS x)", "WATERMARK FOR x IS x is refused: it is no watermark"),
+        ("CREATE TABLE t (x TIMESTAMP(3), WATERMARK FOR x AS x - INTERVAL '-5' SECOND)", "the watermark would be ahead of the event time"),
+        ("CREATE TABLE t (x TIMESTAMP(3), WATERMARK FOR x AS x - INTERVAL '5' SECOND WHERE 1 = 2)", "it is not one expression"),
+        ("EXPLAIN CREATE VIEW w AS SELECT k FROM a", "is refused: only PLAN FOR, or some of ESTIMATED_COST"),
+        ("CREATE VIEW w NOTHING SELECT k FROM a", "is refused: the view has no query; write CREATE VIEW w AS SELECT"),
+        ("INSERT INTO t PARTITION (k = 'x') SELECT v FROM a", "is refused: Tidemark divides its tables by itself; write INSERT INTO t"),
+        (
+            "SELECT COUNT(*) AS n FROM TUMBLE(TABLE a PARTITION BY k, DESCRIPTOR(ts), INTERVAL '1' HOUR) GROUP BY window_start, window_end",
+            "PARTITION BY in TUMBLE is refused: a row's windows depend on its time alone",
+        ),
+        (
+            "SELECT COUNT(*) AS n FROM TUMBLE(TABLE a, DESCRIPTOR(ts, k), INTERVAL '1' HOUR) GROUP BY window_start, window_end",
+            "TUMBLE has a DESCRIPTOR with 2 columns; legal: DESCRIPTOR(ts)",
+        ),
+        *(
+            (
+                f"SELECT COUNT(*) AS n FROM TUMBLE(TABLE a, DESCRIPTOR(ts), INTERVAL {length}) GROUP BY window_start, window_end",
+                "is no length of time",
+            )
+            for length in ("'1:-30' HOUR TO MINUTE", "'1:90' HOUR TO MINUTE", "'1_0' SECOND", "5 * 2 MINUTE")
+        ),
         (
             "CREATE TABLE t (x INT, PRIMARY KEY)",
             "PRIMARY KEY is refused: it has no columns in brackets; write one PRIMARY KEY (name, ...) NOT ENFORCED",
