@@ -16,6 +16,8 @@ from platform_defs.engine.ledger.ledger import Batch
 
 FIRST_WAIT_S = 30.0
 LONGEST_WAIT_S = 3600.0
+_Key = tuple[str, str]
+"""A source and a path: two sources may read the same topic, and so the same partition."""
 _log = logging.getLogger(__name__)
 
 
@@ -43,12 +45,17 @@ class Pending:
     longest_wait_s: float = LONGEST_WAIT_S
     clock: Callable[[], float] = time.monotonic
     warns: bool = False
-    _tries: dict[str, _Try] = field(default_factory=dict)
+    _tries: dict[_Key, _Try] = field(default_factory=dict)
 
     def __contains__(self, file: File) -> bool:
-        """Whether a file in this state still waits for a retry. After its wait, the file is ingested like any other listed file."""
-        tried = self._tries.get(file.path)
-        return tried is not None and tried.unread.file == file and tried.next_at > self.clock()
+        """Whether a file in this state still waits for a retry. After its wait, the file is ingested like any other listed file.
+
+        A range of offsets is in the same state as long as it begins at the same offset: each new record moves its end.
+        """
+        tried = self._tries.get(_key(file))
+        if tried is None or tried.next_at <= self.clock():
+            return False
+        return tried.unread.file.modified == file.modified if file.is_range else tried.unread.file == file
 
     def files(self, files: Sequence[File]) -> Batch | None:
         """Ingest files as one batch; files that cannot be read are remembered for a retry."""
@@ -68,16 +75,20 @@ class Pending:
 
     def forget_unlisted(self, source: str, listed: Sequence[File], *, ranges: bool = False) -> None:
         """Forget a source's unread files (or, with `ranges`, its ranges of offsets) that are no longer listed, as after a deletion."""
-        paths = {file.path for file in listed}
         unread = [t.unread.file for t in self._tries.values() if t.unread.file.source == source and t.unread.file.is_range == ranges]
-        for path in {file.path for file in unread} - paths:
-            del self._tries[path]
+        for key in set(map(_key, unread)) - set(map(_key, listed)):
+            del self._tries[key]
 
     def _schedule_retries(self, tried: Sequence[File], unread: Sequence[Unread]) -> None:
         """Schedule retries for unread files, and forget files that were read."""
-        waited = {failure.file.path: self._tries[failure.file.path].wait_s for failure in unread if failure.file.path in self._tries}
+        waited = {key: self._tries[key].wait_s for key in (_key(failure.file) for failure in unread) if key in self._tries}
         for file in tried:
-            self._tries.pop(file.path, None)
+            self._tries.pop(_key(file), None)
         for failure in unread:
-            wait = min(2 * waited[failure.file.path], self.longest_wait_s) if failure.file.path in waited else self.first_wait_s
-            self._tries[failure.file.path] = _Try(failure, wait, self.clock() + wait)
+            key = _key(failure.file)
+            wait = min(2 * waited[key], self.longest_wait_s) if key in waited else self.first_wait_s
+            self._tries[key] = _Try(failure, wait, self.clock() + wait)
+
+
+def _key(file: File) -> _Key:
+    return file.source, file.path

@@ -11,6 +11,7 @@ from platform_defs.engine.ingest.pending_files import Pending
 from platform_defs.engine.ledger.ledger import Batch
 from tests.engine.source_batches import source_batch
 
+RANGE = "kafka:orders/0@id1"
 GOOD, BAD, WORSE = (File(1, f"file:/in/{n}.jsonl", 7, "l") for n in ("good", "bad", "worse"))
 
 
@@ -76,6 +77,35 @@ def test_any_other_error_is_raised() -> None:
         Pending(fail).files([GOOD])
 
 
+def test_a_range_waits_until_it_begins_at_another_offset() -> None:
+    ingest, now = _Ingest(), [0.0]
+    pending = Pending(ingest, 30.0, clock=lambda: now[0])
+    first, longer, later = File(5, RANGE, 3, "l"), File(5, RANGE, 9, "l"), File(6, RANGE, 8, "l")
+    ingest.unreadable = {first, longer}
+    pending.files([first])
+    assert (first in pending, longer in pending, later in pending) == (True, True, False), "new records do not end the wait"
+    now[0] += 31
+    assert longer not in pending
+    pending.files([longer])
+    now[0] += 59
+    assert longer in pending, "the second wait is twice as long"
+
+
+def test_sources_with_the_same_topic_wait_separately() -> None:
+    of_l, of_r, next_of_r = File(0, RANGE, 10, "l"), File(0, RANGE, 5, "r"), File(5, RANGE, 5, "r")
+    ingest = _Ingest()
+    ingest.unreadable = {of_l, of_r}
+    pending = Pending(ingest)
+    pending.files([of_l, of_r])
+    assert [u.file for u in pending.unread] == [of_l, of_r]
+    ingest.unreadable = {of_l}
+    pending.files([of_r])
+    pending.files([next_of_r])
+    assert [u.file for u in pending.unread] == [of_l], "a range that another source has read is still unread"
+    pending.forget_unlisted("l", [of_r], ranges=True)
+    assert pending.unread == []
+
+
 def test_unread_input_that_is_no_longer_listed_is_forgotten() -> None:
     ranges = [File(5, f"kafka:orders/{n}@id1", 3, "l") for n in range(2)]
 
@@ -84,7 +114,6 @@ def test_unread_input_that_is_no_longer_listed_is_forgotten() -> None:
 
     pending = Pending(ingest)
     pending.files([*ranges, GOOD, BAD])
-    assert File(5, ranges[0].path, 4, "l") not in pending, "a longer range is another one"
     pending.forget_unlisted("r", [])
     pending.forget_unlisted("r", [], ranges=True)
     assert [u.file for u in pending.unread] == [*ranges, GOOD, BAD]
