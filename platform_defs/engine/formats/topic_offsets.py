@@ -14,8 +14,6 @@ from platform_defs.engine.formats.topics import Partition
 from platform_defs.safe_text import printable, shortened
 
 _TIMEOUT_S = 10.0
-_INTERNAL = ("__consumer_offsets", "__transaction_state")
-"""Topics of Kafka itself, which a pattern never matches."""
 _SAME = {"bootstrap.servers": "bootstrap.servers", "security.protocol": "security.protocol", "sasl.mechanism": "sasl.mechanisms"}
 _OF_SECURITY = ("sasl.", "ssl.", "security.")
 _LOGIN = re.compile(r"\s*[\w.]+\.(?:Plain|Scram)LoginModule\s+required\b(.*);\s*", re.DOTALL)
@@ -109,7 +107,7 @@ def topic_offsets(topics: Topics) -> dict[Partition, tuple[int, int]]:
         admin = AdminClient(python_options(topics.client))
         names = _names(topics, lambda: admin.list_topics(timeout=_TIMEOUT_S).topics)
         futures = admin.describe_topics(TopicCollection(names), request_timeout=_TIMEOUT_S) if names else {}
-        partitions = [partition for name, future in futures.items() for partition in _partitions(name, future, KafkaException)]
+        partitions = [partition for name, future in futures.items() for partition in _partitions(topics, name, future, KafkaException)]
         committed = topics.client.get("isolation.level") == "read_committed"
         level = IsolationLevel.READ_COMMITTED if committed else IsolationLevel.READ_UNCOMMITTED
         ends = list[dict[Any, int]]()
@@ -132,15 +130,18 @@ def _names(topics: Topics, listed: Callable[[], Any]) -> list[str]:
         matcher = re.compile(pattern)
     except re.error:
         raise TopicLookError.no_pattern(pattern) from None
-    return sorted(name for name in listed() if name not in _INTERNAL and matcher.fullmatch(name))
+    return sorted(name for name in listed() if matcher.fullmatch(name))
 
 
-def _partitions(name: str, future: Any, error_class: type[Exception]) -> list[Partition]:
+def _partitions(topics: Topics, name: str, future: Any, error_class: type[Exception]) -> list[Partition]:
+    """The partitions of a topic; none if it does not exist, or if it is a topic of Kafka itself, which a pattern never matches."""
     try:
         description = future.result(_TIMEOUT_S + 1)
     except error_class as error:
         if "UNKNOWN_TOPIC_OR_PART" in str(error):
             return []
         raise
+    if description.is_internal and not topics.subscribed:
+        return []
     topic_id = str(description.topic_id).translate(_LIKE_JAVA)
     return [Partition(name, partition.id, topic_id) for partition in description.partitions]

@@ -3,6 +3,7 @@
 import builtins
 import re
 import socket
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -54,6 +55,35 @@ def test_a_broker_that_does_not_answer_is_an_error_with_a_reason(monkeypatch: py
             topics = Topics(options={"kafka.bootstrap.servers": f"127.0.0.1:{free.getsockname()[1]}", **option})
             with pytest.raises(TopicLookError, match=r"^the broker gave no offsets: KafkaError"):
                 topic_offsets(topics)
+
+
+class _Described:
+    """The answers of a broker that has one topic of its own, with the partition 0."""
+
+    def list_topics(self, **_: Any) -> Any:
+        return SimpleNamespace(topics={"orders": None, "__share_group_state": None})
+
+    def describe_topics(self, names: Any, **_: Any) -> dict[str, Any]:
+        return {name: _answer(name) for name in ("orders", "__share_group_state")}
+
+    def list_offsets(self, specs: dict[Any, Any], **_: Any) -> dict[Any, Any]:
+        return {key: SimpleNamespace(result=lambda _: SimpleNamespace(offset=7)) for key in specs}
+
+
+def _answer(name: str) -> Any:
+    partitions = [SimpleNamespace(id=0)]
+    description = SimpleNamespace(is_internal=name.startswith("__"), topic_id="id", partitions=partitions)
+    return SimpleNamespace(result=lambda _: description)
+
+
+@pytest.mark.parametrize(
+    ("option", "found"),
+    [({"subscribePattern": ".*"}, ["orders"]), ({"subscribe": "orders,__share_group_state"}, ["__share_group_state", "orders"])],
+)
+def test_a_pattern_matches_no_topic_of_kafka_itself(monkeypatch: pytest.MonkeyPatch, option: dict[str, str], found: list[str]) -> None:
+    monkeypatch.setattr("confluent_kafka.admin.AdminClient", lambda _: _Described())
+    offsets = topic_offsets(Topics(options={"kafka.bootstrap.servers": "b:1", **option}))
+    assert sorted(partition.topic for partition in offsets) == found
 
 
 def test_a_pattern_that_only_java_can_match_is_refused() -> None:
