@@ -160,11 +160,22 @@ def _rows_with_schema(
 def _is_damaged(struct: StructType, schema: str) -> Column:
     """Whether a value cannot be read. Spark returns a record of nulls for it, so each record of nulls is encoded again and compared."""
     only_nulls = reduce(Column.__and__, [F.col(_PARSED).getField(name).isNull() for name in struct.names], F.lit(True))
-    if not _may_be_null(schema):
+    if not _may_all_be_null(schema):
         return only_nulls
     return only_nulls & (to_avro(_PARSED, schema) != F.col(_ENCODED))
 
 
-def _may_be_null(schema: str) -> bool:
+def _may_all_be_null(schema: str) -> bool:
     """Whether all fields of a record's schema may be null."""
-    return all((isinstance(f["type"], list) and "null" in f["type"]) or f["type"] == "null" for f in json.loads(schema).get("fields", []))
+    return all(may_be_null(f["type"]) for f in json.loads(schema).get("fields", []))
+
+
+def may_be_null(kind: Any) -> bool:
+    """Whether a type of an Avro schema may be null.
+
+    >>> may_be_null([{"type": "null"}, "string"]), may_be_null({"type": "string"})
+    (True, False)
+    """
+    if isinstance(kind, list):
+        return any(may_be_null(one) for one in kind)
+    return may_be_null(kind.get("type")) if isinstance(kind, dict) else kind == "null"

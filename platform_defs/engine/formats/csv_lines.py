@@ -115,9 +115,9 @@ def _nested_fault(contract: SourceContract, names: Sequence[str]) -> str | None:
 
 
 def _quote_fault(style: CsvStyle) -> Column:
-    """The fault of a line with only a part of a quoted field that contains a line break. Spark would read the part as a whole field."""
+    """The fault of a line with an odd number of quotes: it may end within a field with a line break, which Spark would read as a field."""
     text = F.col("value")
     for escaped in (style.escape * 2, style.escape + style.quote) if style.escape != style.quote else ():
         text = F.replace(text, F.lit(escaped), F.lit(""))
     number_of_quotes = F.length(text) - F.length(F.replace(text, F.lit(style.quote), F.lit("")))
-    return F.when(number_of_quotes % 2 == 1, F.lit("a quoted field does not end on its line; a field must not contain a line break"))
+    return F.when(number_of_quotes % 2 == 1, F.lit("an odd number of quotes: a line break in a field, or a quote that is not escaped"))

@@ -68,7 +68,8 @@ def arrival(files: Sequence[File], ordered: Sequence[File], path: Column, positi
         path: the path of the row's file, as in Spark's `_metadata.file_path`.
         position: the row's position in its file.
     """
-    ranks = sorted((f.path, n) for n, f in enumerate(ordered) if f in set(files))
+    to_read = set(files)
+    ranks = sorted((f.path, n) for n, f in enumerate(ordered) if f in to_read)
     return (F.shiftleft(_rank(path, ranks), POSITION_BITS) + position).alias(ARRIVAL)
 
 

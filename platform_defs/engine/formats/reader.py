@@ -19,7 +19,7 @@ from platform_defs.engine.formats.topics import topic_rows
 
 __all__ = ["MALFORMED", "PATH", "RAW", "READER_VERSION", "RECORD", "File", "is_columnar", "is_text_file", "of_known_format", "read"]
 
-READER_VERSION = 8
+READER_VERSION = 9
 """The version of the readers. Increment it if a change makes them read other rows from the same files, so that uncommitted rows of the
 earlier version are not reused."""
 

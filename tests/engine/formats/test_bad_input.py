@@ -236,7 +236,7 @@ JSON = [
 HEADER, LACKS = "k,v,ts,note", "malformed: the file's header lacks "
 LACKS_ALL = f"{LACKS}k, v, ts, note; for files without a header, set the source's option `header` to `false`"
 COUNT = "malformed: not 4 fields, as its file's header has"
-OPEN = "malformed: a quoted field does not end on its line; a field must not contain a line break"
+OPEN = "malformed: an odd number of quotes: a line break in a field, or a quote that is not escaped"
 CSV = [
     InputFile("names of another case", "csv/case.csv", _lines("K,V,TS,Note", f"cased,1,{TIME},n"), ("cased",)),
     InputFile(
@@ -268,9 +268,9 @@ CSV = [
     InputFile(
         "a field with a line break",
         "csv/break.csv",
-        _lines(HEADER, f'a,1,{TIME},"one', 'two"', f'"b ""x""",1,{TIME},"n, m"'),
+        _lines(HEADER, f'a,1,{TIME},"one', 'two"', f'"b ""x""",1,{TIME},"n, m"', f'c,1,{TIME},5" pipe'),
         ('b "x"',),
-        (OPEN, COUNT),
+        (OPEN, COUNT, OPEN),
     ),
     InputFile(
         "a field of 10 MB", "csv/long.csv", _lines(HEADER, f"long,1,{TIME},{'x' * 10_000_000}", f"after,1,{TIME},n"), ("long", "after")
