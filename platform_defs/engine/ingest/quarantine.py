@@ -44,22 +44,22 @@ class Quarantine(LedgerWriter):
 
         Args:
             source: the source.
-            names: the files, by path, URI, or the end of one; empty for all.
+            names: the files, by path, URI, or the last parts of the path; empty for all.
 
         Returns:
             The files that are to be read again.
 
         Raises:
-            QuarantineError: a name matches no quarantined file, or a file that would be refused again, because it is empty, changed after
-                its rows were read, or has an unknown format.
+            QuarantineError: a name matches no quarantined file, a file that was deleted before it was read, or a file that would be refused
+                again, because it is empty, changed after its rows were read, or has an unknown format.
             LedgerError: the source's log, its quarantine or the ledger has lost commits.
         """
         with self._writing(source):
-            selected = [
-                quarantined
-                for quarantined in self._select_files(source, names)
-                if not quarantined.is_retry_requested and quarantined.file.length != MISSING_LENGTH
-            ]
+            selected = [quarantined for quarantined in self._select_files(source, names) if not quarantined.is_retry_requested]
+            for quarantined in selected:
+                if names and quarantined.file.length == MISSING_LENGTH:
+                    raise QuarantineError.deleted(source, unquote(quarantined.file.path))
+            selected = [quarantined for quarantined in selected if quarantined.file.length != MISSING_LENGTH]
             known_files = self.ledger.file_records(source, [quarantined.file for quarantined in selected])
             selected = [replace(quarantined, file=of_known_format(known_files.with_fault(quarantined.file))) for quarantined in selected]
             for quarantined in selected:

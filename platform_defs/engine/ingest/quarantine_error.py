@@ -35,6 +35,14 @@ class QuarantineError(TidemarkError, RuntimeError):
         )
 
     @classmethod
+    def deleted(cls, source: str, file: str) -> "QuarantineError":
+        """The file was missing when it was read."""
+        return cls(
+            f"`file` is {file!r} of source {source!r}, which was deleted before it was read. Legal: a file that could be found. Land it "
+            "again: the next ingest reads it without a request"
+        )
+
+    @classmethod
     def not_avro(cls, source: str, path: str) -> "QuarantineError":
         """A record of a topic is not readable Avro, so it cannot be written to a file of JSON objects."""
         return cls(

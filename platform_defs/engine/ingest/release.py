@@ -118,7 +118,8 @@ class Release:
 
     def _check_bytes(self, selected: Column, paths: Sequence[str]) -> None:
         """Raise if a selected row of a Parquet file contains bytes: its text has them as base64, which would be ingested as the value."""
-        columns = [f for f in self.contract.struct.fields if isinstance(f.dataType, BinaryType)]
+        declared_and_added = [*self.contract.struct.fields, *self.writer.lake.schema(self.contract.log).fields]
+        columns = list({f.name: f for f in declared_and_added if isinstance(f.dataType, BinaryType)}.values())
         columnar = [p for p in paths if File(0, p, 0, self.contract.name).suffix == ".parquet"]
         if not columns or not columnar:
             return
@@ -235,8 +236,8 @@ def _quoted(text: str) -> str:
 
 
 def is_named(path: str, name: str) -> bool:
-    """Whether a name matches a file's path: it is the path, its URI, or the end of either."""
-    plain = unquote(path)
+    """Whether a name matches a file's path: it is the path, its URI, or the last parts of the path."""
+    plain, name = unquote(path), name.replace("file:///", "file:/", 1)
     return name in (path, plain, plain.removeprefix("file:")) or plain.endswith(f"/{name}")
 
 

@@ -262,6 +262,7 @@ def test_a_release_marks_no_uncommitted_row(make_engine: MakeEngine) -> None:
         ("a/b c.csv", True),
         ("/in/a/b c.csv", True),
         ("file:/in/a/b%20c.csv", True),
+        ("file:///in/a/b%20c.csv", True),
         ("c.csv", False),
         ("b%20c.csv", False),
     ],
