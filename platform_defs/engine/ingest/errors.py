@@ -117,7 +117,7 @@ class UnreadError(IngestError):
 
     Args:
         unread: the files.
-        batches: the batches of the files that were ingested.
+        batches: the batches that were committed.
         unlisted: why a folder, a file or a topic could not be listed, by its path.
         refused: why a topic of a source is not read until a user decides, by the source.
     """

@@ -44,7 +44,7 @@ class Ingestion:
         max_files: the maximum number of files of a source in one micro-batch.
         require: raises `LedgerError` unless the ledger has every batch that a table has handled.
         topics: the topics of the sources that read from Kafka.
-        at_once: the largest number of records of a source's topics in one micro-batch.
+        at_once: about how many offsets of a source's topics one micro-batch has at most; see `TopicRanges`.
         failing: called with the reason for each source of which some input cannot be read, whenever sources or reasons have changed.
         known: the `file_finders` of an earlier object, whose folder listings are used again; None to list the folders anew.
     """
@@ -126,8 +126,9 @@ class Ingestion:
         try:
             batches = self.stream.run(every, on_batch, on_quiet, on_start)
             idle_batch = self._record_idle()
-        except UnreadError:  # an unreadable file does not keep other sources from being recorded as idle
-            self._record_idle()
+        except UnreadError as error:  # an unreadable file does not keep other sources from being recorded as idle
+            idle_batch = self._record_idle()
+            error.batches = [*error.batches, *([idle_batch] if idle_batch else [])]
             raise
         finally:
             self.looks.clear()

@@ -26,7 +26,7 @@ def with_new_columns(spark: SparkSession, lake: Lake, contract: SourceContract, 
         return contract
     contract_of_log = contract.with_added_columns(_columns_added_to_log(lake, contract))
     added = [StructField(c.name, c.type) for c in new_columns(spark, contract_of_log, files) if _is_legal(c.name) and is_storable(c.type)]
-    room = MOST_ADDED - (len(contract_of_log.struct) - len(contract.struct))
+    room = max(0, MOST_ADDED - (len(contract_of_log.struct) - len(contract.struct)))
     return contract_of_log.with_added_columns(added[:room])
 
 

@@ -227,9 +227,10 @@ def test_a_file_that_is_never_readable_holds_back_no_table_for_ever(lakes: Lakes
     lakes.land("r", "bad.jsonl")
     for minutes, expected in ((10, ["lr"]), (1, ["lr", "LR"])):
         clock.pass_ms(minutes * MINUTE)
-        with pytest.raises(UnreadError, match="no permission"):
+        with pytest.raises(UnreadError, match="no permission") as raised:
             lakes.ingest()
         assert lakes.history == expected
+        assert len(raised.value.batches) == len(expected) - 1, "the error has the batch of the sources that became idle"
     lakes.damaged = False
     lakes.ingest()
     assert lakes.history == ["lr", "LR", "r"]
