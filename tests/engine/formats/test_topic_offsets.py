@@ -57,7 +57,7 @@ def test_a_broker_that_does_not_answer_is_an_error_with_a_reason(monkeypatch: py
                 topic_offsets(topics)
 
 
-class _Described:
+class _Broker:
     """The answers of a broker that has one topic of its own, with the partition 0."""
 
     def list_topics(self, **_: Any) -> Any:
@@ -81,7 +81,7 @@ def _answer(name: str) -> Any:
     [({"subscribePattern": ".*"}, ["orders"]), ({"subscribe": "orders,__share_group_state"}, ["__share_group_state", "orders"])],
 )
 def test_a_pattern_matches_no_topic_of_kafka_itself(monkeypatch: pytest.MonkeyPatch, option: dict[str, str], found: list[str]) -> None:
-    monkeypatch.setattr("confluent_kafka.admin.AdminClient", lambda _: _Described())
+    monkeypatch.setattr("confluent_kafka.admin.AdminClient", lambda _: _Broker())
     offsets = topic_offsets(Topics(options={"kafka.bootstrap.servers": "b:1", **option}))
     assert sorted(partition.topic for partition in offsets) == found
 

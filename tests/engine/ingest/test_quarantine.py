@@ -5,9 +5,11 @@ import json
 import os
 from collections import Counter
 from collections.abc import Sequence
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import reduce
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -18,7 +20,11 @@ from pyspark.sql import functions as F
 
 from assets.contracts import RowRule
 from platform_defs.engine import Engine
+from platform_defs.engine.formats.files import File
+from platform_defs.engine.formats.unreadable_files import MISSING_LENGTH
+from platform_defs.engine.ingest.quarantine import Quarantine
 from platform_defs.engine.ingest.quarantine_error import QuarantineError
+from platform_defs.engine.ingest.quarantine_list import QuarantinedFile
 from platform_defs.engine.ingest.release import Release, is_named
 from platform_defs.engine.inputs.stored_rows import read_log
 from platform_defs.engine.lake.errors import LakeError
@@ -269,3 +275,14 @@ def test_a_release_marks_no_uncommitted_row(make_engine: MakeEngine) -> None:
 )
 def test_a_file_is_selected_by_its_path_or_the_last_parts_of_it(name: str, fits: bool) -> None:
     assert is_named("file:/in/a/b%20c.csv", name) is fits
+
+
+def test_a_deleted_file_is_not_retried_and_an_error_if_it_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    listed: Any = SimpleNamespace(files=lambda _: [QuarantinedFile(File(1, "file:/in/l/lost.csv", MISSING_LENGTH, "l"), 1)])
+    ledger: Any = SimpleNamespace(file_records=lambda *_: None)
+    nothing: Any = None
+    monkeypatch.setattr(Quarantine, "_writing", lambda *_: nullcontext())
+    quarantine = Quarantine(nothing, nothing, ledger, {}, listed=listed)
+    assert quarantine.retry("l") == []
+    with pytest.raises(QuarantineError, match=r"lost\.csv' of source 'l', which was deleted before it was read"):
+        quarantine.retry("l", ["lost.csv"])
