@@ -55,7 +55,8 @@ def new_column_fault(contract: SourceContract, names: Sequence[str]) -> str | No
 def whole_files(spark: SparkSession, contract: SourceContract, files: Sequence[File], ordered: Sequence[File], reason: str) -> DataFrame:
     """One rejected row for each file of which no row is read, so that the file is in quarantine; its original row is the path."""
     paths = pa.array([f.path for f in files], pa.string())
-    positions = pa.array([ordered.index(f) << POSITION_BITS for f in files], pa.int64())
+    ranks = {f: n for n, f in enumerate(ordered)}
+    positions = pa.array([ranks[f] << POSITION_BITS for f in files], pa.int64())
     return reject_rows(spark.createDataFrame(pa.table({"value": paths, PATH: paths, ARRIVAL: positions})), contract, reason)
 
 

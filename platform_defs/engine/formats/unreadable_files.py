@@ -85,7 +85,7 @@ def isolate_unreadable(spark: SparkSession, contract: SourceContract, files: Seq
 
     def unparsed(files_to_check: Sequence[File]) -> DataFrame:
         text_files = [f for f in files_to_check if is_text_file(f)]
-        columnar = [f for f in files_to_check if f not in text_files]
+        columnar = [f for f in files_to_check if not is_text_file(f)]
         frames = [lines(spark, text_files, text_files).select(PATH)] if text_files else []
         return reduce(DataFrame.unionByName, frames + ([read(spark, contract, columnar).select(PATH)] if columnar else []))
 

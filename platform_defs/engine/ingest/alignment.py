@@ -3,7 +3,8 @@
 The lowest watermark of a group is that of its sources that are not idle. A source is ahead if its watermark is more than its `max_drift`
 above the lowest one, or if another source that is not idle has no watermark yet. While a source is ahead, it is not read; its files and
 records wait for a later batch. The source with the lowest watermark never waits. If it sends nothing, its idle timeout ends the wait of the
-others, so no source waits for ever. A source of a group is read file by file, so that it exceeds its drift by one file at most.
+others, so no source waits for ever. Of a source of a group, a micro-batch reads one file, and the records of its topics up to the limit of
+a micro-batch. So the source exceeds its drift by one micro-batch at most.
 """
 
 from collections.abc import Iterable, Mapping
