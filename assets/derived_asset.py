@@ -65,6 +65,9 @@ class DerivedAsset:
     tags: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        for parameter in ("description", "version"):
+            if getattr(self, parameter) is None:  # such as the docstring of a function that has none
+                object.__setattr__(self, parameter, "")
         check_table_name(self.name)
         check_group(self.group)
         check_owners(self.owners)

@@ -14,7 +14,7 @@ from operators.nondeterministic import WITHOUT_PARENTHESES
 
 _ROWS = frozenset(
     {"inline", "inline_outer", "json_tuple", "stack", "variant_explode", "variant_explode_outer", "window", "session_window"}
-    | {"every", "some", "try_sum", "try_avg"}
+    | {"any", "every", "some", "try_sum", "try_avg"}
 )
 """Generators, windows and aggregates that the parser knows as ordinary functions."""
 _PARSED_AS_FUNCTIONS: dict[type[exp.Expr], str] = {exp.CurrentUser: "current_user", exp.SessionUser: "session_user"}
@@ -54,7 +54,9 @@ def check_row_by_row(parameter: str, expression: str) -> None:
 
 def reads_rows(node: exp.Expr) -> bool:
     """Whether a part of an expression reads several rows, or gives several: an aggregate, a window function or a generator."""
-    is_any = isinstance(node, exp.Any) and not isinstance(node.parent, exp.Binary)  # `k LIKE ANY ('a', 'b')` is a comparison
+    parent = node.parent
+    is_comparison = isinstance(parent, exp.Like | exp.ILike) and parent.expression is node  # as in `k LIKE ANY ('a', 'b')`
+    is_any = isinstance(node, exp.Any) and not is_comparison
     return is_any or isinstance(node, exp.AggFunc | exp.Window | exp.UDTF) or bool(function_names(node) & _ROWS)
 
 

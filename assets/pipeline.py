@@ -199,7 +199,7 @@ class Pipeline:
     def ahead_ms(self) -> int:
         """How far `final_at` may be ahead of the wall clock, in ms: the largest future skew of a source plus `final_after_ms`.
 
-        A source without a `future_skew` does not count: the days of its future rows become partitions when they have come.
+        A source without a `future_skew` does not count: a row ahead of the clock has a partition once its day begins.
         """
         skews = [length_ms(s.future_skew, "future_skew") for s in self.sources if s.future_skew is not None]
         return max(skews, default=0) + self.final_after_ms

@@ -263,7 +263,7 @@ def _evaluate(
             suite.table,
             suite.suite.expectations,
             day_column=suite.day_column,
-            final_by_result_time=suite.final_by_result_time,
+            result_delay_ms=suite.result_delay_ms,
             days=days,
         )
     return log_findings(engine, suite.source, suite.suite.expectations, partial(_checked_upto, checked_upto))

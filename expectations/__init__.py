@@ -34,7 +34,7 @@ class TableSuite:
         day_column: the timestamp of which a run over partitions checks only the rows of its days (UTC); None if there is none.
         source: the source whose event log the table is; its expectations of single rows are then checked on the rows of new batches only,
             except in the job `full_checks`.
-        final_by_result_time: whether each row of the table becomes final at most 1 ms after its `result_time`.
+        result_delay_ms: the longest time after its `result_time` at which a row becomes final, in ms.
     """
 
     key: dg.AssetKey
@@ -42,7 +42,7 @@ class TableSuite:
     suite: ExpectationSuite
     day_column: str | None = None
     source: str | None = None
-    final_by_result_time: bool = False
+    result_delay_ms: int = 0
 
     def checks(self, worker: Worker | None = None) -> dg.AssetChecksDefinition:
         """The suite as checks of the asset; see `suite_checks`."""
@@ -51,7 +51,7 @@ class TableSuite:
             self.table,
             self.suite,
             day_column=self.day_column,
-            final_by_result_time=self.final_by_result_time,
+            result_delay_ms=self.result_delay_ms,
             source=self.source,
             worker=worker,
         )
@@ -72,7 +72,7 @@ def table_suites(pipeline: Pipeline) -> list[TableSuite]:
 def _suite_of_table(table: DerivedAsset, suite: ExpectationSuite) -> TableSuite:
     reads = table.operator.reads
     day_column = FINAL_AT if reads.closes_ranges else None
-    return TableSuite(dg.AssetKey(table.name), table.name, suite, day_column, final_by_result_time=reads.watermark_delay <= 1)
+    return TableSuite(dg.AssetKey(table.name), table.name, suite, day_column, result_delay_ms=reads.watermark_delay)
 
 
 def suite_and_table_checks(pipeline: Pipeline, worker: Worker | None = None) -> list[dg.AssetChecksDefinition]:

@@ -20,10 +20,11 @@ from assets.factories.pool import SPARK
 from assets.factories.sentences import from_to
 from assets.factories.work import RunDetails, Worker
 from assets.ports import EnginePort, LogPort
-from expectations.completeness import needs_all_rows, with_late_rows
+from expectations.completeness import checked_days, with_late_rows
 from expectations.finding import Finding, Row, check_name, expectations_by_name
 from expectations.new_rows import CHECKED, FULL, expectation_values, passed_batches, passed_record, select_row_checks
 from expectations.validation import validate
+from operators.columns import RESULT_TIME
 
 NO_TABLE = frozenset(
     {"PATH_NOT_FOUND", "TABLE_OR_VIEW_NOT_FOUND", "DELTA_TABLE_NOT_FOUND", "DELTA_PATH_DOES_NOT_EXIST", "DELTA_MISSING_DELTA_TABLE"}
@@ -37,7 +38,7 @@ def suite_checks(
     suite: ExpectationSuite,
     *,
     day_column: str | None = None,
-    final_by_result_time: bool = False,
+    result_delay_ms: int = 0,
     source: str | None = None,
     sample: int = 10,
     blocking: bool = False,
@@ -53,8 +54,8 @@ def suite_checks(
         table: its table, as `engine.views.table` names it.
         suite: the expectations; their names differ.
         day_column: a timestamp column; a run over partitions checks the rows of its days (UTC) only.
-        final_by_result_time: whether `day_column` is at most 1 ms after `result_time`. If not, a run over partitions counts joined rows by
-            day in the whole table, see `ExpectRowsToBeJoinedOnEachDay`.
+        result_delay_ms: the longest time from `result_time` to `day_column`, in ms. If it is more than 1 ms, a run over partitions counts
+            joined rows on earlier days, see `ExpectRowsToBeJoinedOnEachDay`.
         source: the source whose event log the table is; single rows are checked in new batches only, see `expectations.new_rows`.
         sample: how many failing rows to show.
         blocking: whether a failed critical expectation blocks downstream assets in the same run.
@@ -72,9 +73,7 @@ def suite_checks(
         selected = [expectations[name] for name in names]
         if source is None:
             days = run.days if day_column else None
-            return findings(
-                engine, table, selected, day_column=day_column, final_by_result_time=final_by_result_time, days=days, sample=sample
-            )
+            return findings(engine, table, selected, day_column=day_column, result_delay_ms=result_delay_ms, days=days, sample=sample)
         is_full = FULL in run.tags
         passed_before = (lambda expectations_of_rows, log: {}) if is_full else partial(passed_batches, run.instance, asset_key)
         return log_findings(engine, source, selected, passed_before, sample=sample)
@@ -95,8 +94,8 @@ def suite_checks(
             yield from (_no_rows_result(asset_key, name, e) for name, e in selected.items())
             return
         for name, finding in outcome.by_check.items():
-            is_of_days = not needs_all_rows(selected[name], final_by_result_time=final_by_result_time)
-            rows = {"days": from_to(*days)} if days and is_of_days else outcome.new_rows(selected[name])
+            checked = days and checked_days(selected[name], days, result_delay_ms)
+            rows = {"days": from_to(*checked)} if checked else outcome.new_rows(selected[name])
             yield _check_result(asset_key, selected[name], finding, outcome, rows)
 
     return checks
@@ -134,7 +133,7 @@ def findings(
     expectations: Sequence[Expectation],
     *,
     day_column: str | None = None,
-    final_by_result_time: bool = False,
+    result_delay_ms: int = 0,
     days: Days | None = None,
     sample: int = 10,
 ) -> Findings | None:
@@ -145,15 +144,16 @@ def findings(
     frame = _table(engine, table)
     if frame is None:
         return None
-    parts: list[tuple[DataFrame, Days | None, Sequence[Expectation]]] = [(frame, None, expectations)]
-    if day_column and days:
-        needs_all = partial(needs_all_rows, final_by_result_time=final_by_result_time)
-        of_days, of_table = [e for e in expectations if not needs_all(e)], [e for e in expectations if needs_all(e)]
-        parts = [(frame.where(_is_in_days(day_column, days)), days, of_days), (frame, None, of_table)]
+    by_days: dict[Days | None, list[Expectation]] = {}
+    for expectation in expectations:
+        checked = checked_days(expectation, days, result_delay_ms) if day_column and days else None
+        by_days.setdefault(checked, []).append(expectation)
     by_check = dict[str, Finding]()
     with engine.views.naming_lost_files():
-        for rows, days_of_rows, selected in parts:
-            found = validate(rows, with_late_rows(selected, engine, table, days_of_rows), sample) if selected else {}
+        for checked, selected in by_days.items():
+            column = day_column if checked == days else RESULT_TIME
+            rows = frame.where(_is_in_days(column, checked)) if column and checked else frame
+            found = validate(rows, with_late_rows(selected, engine, table, checked), sample)
             if any(finding.error for finding in found.values()):  # Great Expectations does not raise Spark's errors; a second read does
                 rows.write.format("noop").mode("overwrite").save()
             by_check |= found

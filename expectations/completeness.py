@@ -18,8 +18,10 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import TimestampType
 
+from assets.factories.partitions import Days
 from assets.ports import EnginePort
 from operators.columns import RESULT_TIME, quoted_name
+from operators.timing import DAY_MS
 
 _METRIC = "table.joined_rows_by_day"
 
@@ -72,9 +74,9 @@ class ExpectRowsToBeJoinedOnEachDay(BatchExpectation):
             Expectations alone does not count them.
         late_rows: the number of late rows by UTC day, as `{"2026-03-01": 3}`; they count as rows without a partner.
         only_days: the first and the last UTC day that are checked, as `["2026-03-01", "2026-03-02"]`; empty for all days. In a run over
-            days Tidemark sets it if it reads only the rows that become final on these days: those of a table whose `result_time` is 1 ms
-            before `final_at`, by that time. The `result_time` of a few of these rows is on the day before. In other tables, or with
-            another `day_column`, the rows of one day become final on several days, so each run checks all days.
+            days Tidemark sets it, if `day_column` is `result_time`, to the days whose last rows become final on the run's days. These are
+            the run's days if rows become final at most 1 ms after their `result_time`, and earlier days otherwise, as in an interval join
+            with `result_time="left"`. With another `day_column`, each run checks all days.
 
     Returns:
         `observed_value` is the least share of all days; `details` has the share of each day, the late rows, and the days below `mostly`.
@@ -148,15 +150,25 @@ class ExpectRowsToBeJoinedOnEachDay(BatchExpectation):
         return not self.only_days or self.only_days[0] <= day <= self.only_days[-1]
 
 
-def needs_all_rows(expectation: Expectation, *, final_by_result_time: bool) -> bool:
-    """Whether an expectation counts rows by days of which a run over days reads only a part: the rows that become final on its days.
+def checked_days(expectation: Expectation, days: Days, result_delay_ms: int) -> Days | None:
+    """The first and the last day that an expectation checks in a run over days; None if it checks all rows.
 
     Args:
         expectation: the expectation.
-        final_by_result_time: whether each row of the table becomes final at most 1 ms after its `result_time`.
+        days: the days of the run.
+        result_delay_ms: the longest time after its `result_time` at which a row of the table becomes final, in ms.
+
+    Returns:
+        The run's days, of the time at which rows become final. For joined rows by day, the days of `result_time` whose last rows become
+        final on the run's days; these are earlier days if rows become final more than 1 ms after their `result_time`.
     """
-    is_by_day = isinstance(expectation, ExpectRowsToBeJoinedOnEachDay)
-    return is_by_day and not (final_by_result_time and expectation.day_column == RESULT_TIME)
+    if not isinstance(expectation, ExpectRowsToBeJoinedOnEachDay):
+        return days
+    if expectation.day_column != RESULT_TIME:
+        return None
+    earlier = -(-(result_delay_ms - 1) // DAY_MS)
+    first, last = (date.fromordinal(max(1, day.toordinal() - earlier)) for day in days)
+    return first, last
 
 
 def with_late_rows(

@@ -27,7 +27,7 @@ ROW, LAST = "row", "last"
 """The names of a row, and of the last row of its window, in the expression of a `DeltaEvictor`."""
 
 _PATH = re.compile(
-    r"""(?<!\w)[rR]'[^']*' | (?<!\w)[rR]"[^"]*" | '(?:[^'\\]|\\.|'')*' | "(?:[^"\\]|\\.)*" | --[^\n]* | /\*.*?\*/
+    r"""(?<!\w)[rR]'[^']*' | (?<!\w)[rR]"[^"]*" | '(?:[^'\\]|\\.|'')*' | "(?:[^"\\]|\\.)*" | --[^\r\n]* | /\*.*?\*/
       | (?<![\w.`]) (?P<path> (?:\w+|`[^`]*`) (?:\s*\.\s*(?:\w+|`[^`]*`))* )""",
     re.DOTALL | re.VERBOSE,
 )

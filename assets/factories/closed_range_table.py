@@ -113,12 +113,14 @@ def _rebuild(engine: EnginePort, name: str, first: date, last: date) -> dict[str
     """Rebuild days; returns metadata.
 
     These are the days that differed and were repaired, the number of missing and extra results, and the first day that was compared, if
-    earlier days were left as they are.
+    earlier days were left as they are: `no day` if all were.
     """
     rebuilt = engine.rebuild_days(name, first, last)
     days = list_text([str(day) for day in rebuilt.days]) or "no days"
-    compared = {} if rebuilt.kept_from is None or rebuilt.kept_from <= first else {"compared_from": str(rebuilt.kept_from)}
-    return {"rebuilt": days, "rows_repaired": rebuilt.missing + rebuilt.extra, **compared}
+    metadata = {"rebuilt": days, "rows_repaired": rebuilt.missing + rebuilt.extra}
+    if rebuilt.kept_from is not None and rebuilt.kept_from > first:
+        metadata["compared_from"] = str(rebuilt.kept_from) if rebuilt.kept_from <= last else "no day"
+    return metadata
 
 
 def _advance_and_account(derived: DerivedAsset, sources: Sequence[str], engine: EnginePort, run: RunDetails) -> Advanced:

@@ -142,7 +142,7 @@ rows; in place of first use min_by(v, struct(event_time, seq, arrival)), or max_
     @property
     def _is_plain(self) -> bool:
         """Whether it has no quotes and no comment, which could hide a bracket."""
-        return all(token.is_code and token.text not in _QUOTES for token in self._tokens)
+        return all(token.is_code and token.text[0] not in _QUOTES for token in self._tokens)
 
     @cached_property
     def _words(self) -> list[_Word]:

@@ -123,6 +123,9 @@ def _rank_rows(scope: Scope, listed: Sequence[Selected], position: int) -> Relat
     over_clause = rank.tree
     if over_clause.args.get("spec") is not None:
         raise over_error(over_clause)
+    name = rank.name.lower()
+    if isinstance(scope.relation, Windowed) and name in WINDOW_COLUMNS and any(i.name == name for i in (*before, *after)):
+        raise SqlError.refused(f"a rank AS {rank.name}", "rows in windows have a column of this name", "give the rank another name")
     items = with_distinct_names([*before, Item(rank.name, ""), *after])
     columns = tuple(i.name for i in items)
     rank_name = items.pop(len(before)).name

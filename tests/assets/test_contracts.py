@@ -96,6 +96,8 @@ ILLEGAL = [
             "*",
             "every(k = '')",
             "any(k = '')",
+            "any(k = '') AND true",
+            "`any`(k = '')",
             "json_tuple(k, 'a')",
         ]
         for field, value in [("event_time", sql), ("rules", (RowRule("r", sql),)), ("watermark", Punctuated(sql))]

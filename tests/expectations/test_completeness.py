@@ -2,7 +2,7 @@
 
 import re
 from collections.abc import Iterator
-from datetime import date
+from datetime import date, timedelta
 from typing import Any
 
 import pytest
@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 from assets.pipeline import Pipeline
 from expectations import table_suites
 from expectations.checks import findings
-from expectations.completeness import ExpectRowsToBeJoinedOnEachDay, needs_all_rows
+from expectations.completeness import ExpectRowsToBeJoinedOnEachDay, checked_days
 from expectations.finding import check_name
 from expectations.validation import validate
 from tests.conftest import MakeEngine
@@ -109,13 +109,15 @@ def test_the_late_rows_of_a_table_are_counted_and_each_severity_has_its_share(ma
     engine.ingestion.control_batches.drain(DAY)
     engine.advance("pairs")
 
-    def shares(side: str | None, days: tuple[date, date] | None = None, *more: Expectation) -> dict[str, tuple[bool, float]]:
+    def shares(
+        side: str | None, days: tuple[date, date] | None = None, *more: Expectation, delay_ms: int = 1
+    ) -> dict[str, tuple[bool, float]]:
         names = {"warning": 0.5, "critical": 0.3}
         expectations: list[Expectation] = [
             ExpectRowsToBeJoinedOnEachDay(column="right_seq", side=side, mostly=share, severity=severity, meta={"check": severity})
             for severity, share in names.items()
         ]
-        found = findings(engine, "pairs", [*more, *expectations], day_column="final_at", final_by_result_time=True, days=days)
+        found = findings(engine, "pairs", [*more, *expectations], day_column="final_at", result_delay_ms=delay_ms, days=days)
         assert found is not None
         return {name: (finding.passed, finding.observed) for name, finding in found.by_check.items()}
 
@@ -125,20 +127,35 @@ def test_the_late_rows_of_a_table_are_counted_and_each_severity_has_its_share(ma
     second, all_days = date(2026, 3, 2), {"day_column": "left_event_time", "mostly": 0.6, "meta": {"check": "all days"}}
     of_second = shares("l", (second, second), ExpectRowsToBeJoinedOnEachDay(column="right_seq", **all_days))
     assert of_second == {"all days": (False, 0.5), "warning": (True, 1.0), "critical": (True, 1.0)}
+    of_first = shares("l", (second, second), delay_ms=2)
+    assert of_first == {"warning": (False, late), "critical": (True, late)}, "the days whose last rows become final in the run"
 
 
 @pytest.mark.parametrize(
-    ("changes", "day_column", "all_rows"),
+    ("changes", "day_column", "days_before"),
     [
-        ({}, "result_time", False),
-        ({}, "left_event_time", True),
-        ({"result_time": "left"}, "result_time", True),
-        ({"result_time": "left", "upper": 0}, "result_time", False),
+        ({}, "result_time", 0),
+        ({}, "left_event_time", None),
+        ({"result_time": "left"}, "result_time", 1),
+        ({"result_time": "left", "upper": DAY}, "result_time", 1),
+        ({"result_time": "left", "upper": DAY + 1}, "result_time", 2),
+        ({"result_time": "left", "upper": 0}, "result_time", 0),
     ],
-    ids=["the later time", "another column", "the left time", "the left time, which is the later one"],
+    ids=[
+        "the later time",
+        "another column",
+        "the left time",
+        "a day later",
+        "more than a day later",
+        "the left time as the later one",
+    ],
 )
-def test_rows_of_a_day_are_enough_only_if_they_become_final_on_that_day(changes: dict[str, Any], day_column: str, all_rows: bool) -> None:
+def test_a_run_checks_the_days_whose_last_rows_become_final_on_its_days(
+    changes: dict[str, Any], day_column: str, days_before: int | None
+) -> None:
     expectation = ExpectRowsToBeJoinedOnEachDay(column="right_seq", day_column=day_column)
     suites = {"pairs": ExpectationSuite(name="pairs", expectations=[expectation])}
     [suite] = table_suites(Pipeline(sources=[source("l"), source("r")], tables=[join(how="left", **changes)], suites=suites))
-    assert needs_all_rows(expectation, final_by_result_time=suite.final_by_result_time) is all_rows
+    run = (date(2026, 3, 4), date(2026, 3, 5))
+    wanted = None if days_before is None else tuple(day - timedelta(days=days_before) for day in run)
+    assert checked_days(expectation, run, suite.result_delay_ms) == wanted

@@ -43,6 +43,8 @@ def test_one_call_of_a_mergeable_function_is_merged(sql: str, merge_function: st
         "sum(v) OVER ()",
         "max('(')",
         "max(`a)`)",
+        "max(`upper`(k))",
+        "sum(`abs`(v))",
         "sum(v) -- all of them",
         "sum(/* all of them */ v)",
         "sum",

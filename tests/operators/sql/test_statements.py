@@ -733,7 +733,7 @@ def test_a_rank_is_a_column_at_its_position_in_the_select_list(listed: str, rank
 
 def test_the_sides_of_a_condition_on_a_rank_can_be_swapped():
     ranked = "SELECT id FROM (SELECT *, RANK() OVER (PARTITION BY k ORDER BY id) AS n FROM a)"
-    for condition, swapped, last in [("n <= v", "v >= n", "v"), ("n < 4", "4 > n", 3)]:
+    for condition, swapped, last in [("n <= v", "v >= n", "v"), ("n < 4", "4 > n", 3), ("(n) <= 3", "3 >= (n)", 3)]:
         found = relation(f"{ranked} WHERE {swapped}")
         assert found == relation(f"{ranked} WHERE {condition}")
         assert applied_operator(found).operator.rank_end == last  # pyright: ignore[reportOptionalMemberAccess, reportAttributeAccessIssue]
@@ -1297,6 +1297,10 @@ RANKED = "SELECT id, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v) AS n FROM a"
             "SELECT id FROM (SELECT *, ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY v) AS n "
             "FROM TUMBLE(TABLE a, DESCRIPTOR(ts), INTERVAL '1' HOUR)) WHERE n BETWEEN 5 AND 3",
             "a rank n of at least 5 and at most 3 is refused: no row has it; write",
+        ),
+        (
+            f"SELECT ROW_NUMBER() OVER (PARTITION BY window_start, window_end ORDER BY v) AS window_time, * FROM {HOUR}",
+            "a rank AS window_time is refused: rows in windows have a column of this name; give the rank another name",
         ),
         (f"SELECT id FROM ({RANKED}) WHERE 3 >= n + 1", "the condition 3 >= n + 1 on a rank is refused: a rank is compared with a bound"),
         (f"SELECT id FROM ({RANKED}) WHERE id >= ABS(n)", "the condition id >= ABS(n) on a rank is refused"),

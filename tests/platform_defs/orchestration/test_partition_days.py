@@ -136,8 +136,9 @@ def test_a_day_that_is_finalized_in_part_fails_with_a_warning() -> None:
 def test_the_materialization_of_a_day_shows_whether_the_day_is_finalized_and_which_days_were_rebuilt() -> None:
     """Dagster shows every partition of a run as materialized, even a day without rows, or one whose results are not all final."""
     fake = Engine((START, START + DAY), START + DAY + HOUR, [DayAccount("l", date(2026, 3, 1), accepted=1, matched=1)])
-    engine = Engines({"pairs": fake, "others": replace(fake, kept_from=date(2026, 3, 2)), "all": replace(fake, kept_from=date(2026, 3, 1))})
-    rebuild = {"ops": {name: {"config": {"rebuild": True}} for name in ("pairs", "others", "all")}}
+    kept_from = {"pairs": None, "others": date(2026, 3, 2), "all": date(2026, 3, 1), "none": date(2026, 3, 4)}
+    engine = Engines({name: replace(fake, kept_from=day) for name, day in kept_from.items()})
+    rebuild = {"ops": {name: {"config": {"rebuild": True}} for name in kept_from}}
     days, resources = range_tags("2026-03-01", "2026-03-03"), {"engine": engine}
     run = dg.materialize(_tables(*map(join, rebuild["ops"])), tags=days, resources=resources, run_config=rebuild)
     by_day = {m.partition: m.metadata for m in run.asset_materializations_for_node("pairs")}
@@ -152,7 +153,8 @@ def test_the_materialization_of_a_day_shows_whether_the_day_is_finalized_and_whi
     assert {metadata["rebuilt"].value for metadata in found.values()} == {"2026-03-01, 2026-03-03"}
     assert {metadata["rows_repaired"].value for metadata in found.values()} == {3}
     assert {name: metadata["compared_from"].value for name, metadata in found.items() if "compared_from" in metadata} == {
-        "others": "2026-03-02"
+        "others": "2026-03-02",
+        "none": "no day",
     }
 
 
