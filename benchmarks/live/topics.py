@@ -15,13 +15,10 @@ _BUSY = {
     KafkaError.REQUEST_TIMED_OUT,
     KafkaError._TIMED_OUT,
     KafkaError._TRANSPORT,
-    KafkaError._NOENT,
     KafkaError.UNKNOWN_TOPIC_OR_PART,
     KafkaError.LEADER_NOT_AVAILABLE,
-    KafkaError.NOT_LEADER_FOR_PARTITION,
 }
-"""The errors of a broker that did not answer in time, renew its session with the controller, or open a new topic yet. `_NOENT` is the
-client's own: no partition has a leader."""
+"""The errors of a broker that did not answer in time, renew its session with the controller, or open a new topic yet."""
 
 
 def create_topics(client: AdminClient, topics: Sequence[NewTopic]) -> None:
@@ -42,9 +39,14 @@ def _is_created(client: AdminClient, topic: NewTopic, *, can_wait: bool) -> bool
     """Create a topic; False if the broker is not ready and there is time to ask again."""
     try:
         _create(client, topic)
-        _check_leaders(client, topic)
     except KafkaException as error:
         if can_wait and error.args[0].code() in _BUSY:
+            return False
+        raise
+    try:
+        _check_leaders(client, topic)
+    except KafkaException:  # many kinds of errors, some of them the client's own, say that a partition has no leader yet
+        if can_wait:
             return False
         raise
     return True
