@@ -12,7 +12,7 @@ from operators.sql.errors import SqlError
 from operators.sql.syntax import word_of
 
 _ATOMIC = ("BOOLEAN", "TINYINT", "SMALLINT", "INT", "BIGINT", "FLOAT", "DOUBLE", "STRING", "BINARY", "DATE", "TIMESTAMP", "VARIANT")
-_NESTED = ("ARRAY", "MAP", "STRUCT")
+_PARTS = {"ARRAY": 1, "MAP": 2}
 _MAX_PRECISION = 38
 
 
@@ -40,12 +40,16 @@ def parse_type(text: str) -> str:
 
 
 def _is_type_of_spark(node: Tree) -> bool:
-    """Whether Spark has the type of a node, apart from the parts of the type."""
-    kind = str(getattr(node.this, "name", ""))
+    """Whether Spark has the type of a node, apart from the types of its parts."""
+    kind, parts = str(getattr(node.this, "name", "")), node.expressions
     if kind == "DECIMAL":
-        precision, scale = [*(int(size.name) for size in node.expressions), *((10, 0)[len(node.expressions) :])]
+        if len(parts) > 2 or not all(size.name.isdecimal() for size in parts):
+            return False
+        precision, scale = [*(int(size.name) for size in parts), *((10, 0)[len(parts) :])]
         return max(1, scale) <= precision <= _MAX_PRECISION
-    return kind in _NESTED or spark_sql(node) in _ATOMIC
+    if kind == "STRUCT":
+        return bool(parts) and all(isinstance(part, exp.ColumnDef) for part in parts)
+    return len(parts) == _PARTS[kind] if kind in _PARTS else spark_sql(node) in _ATOMIC
 
 
 def _is_note(token: Token, following: Token | None) -> bool:

@@ -267,4 +267,6 @@ def _to_spark(node: Tree) -> Tree:
     if isinstance(node, exp.Bracket) and len(node.expressions) == 1 and not node.expressions[0].is_string:
         node.set("offset", 1)  # Flink counts elements from 1; one after the last is null in both; a text is the key of a map
         node.set("safe", True)
+    if isinstance(node, exp.Day | exp.Hour | exp.Minute | exp.Second) and isinstance(node.parent, exp.Interval | exp.IntervalSpan):
+        return exp.var(type(node).__name__.upper())  # an interval of Spark has no precision, as in DAY(3)
     return node

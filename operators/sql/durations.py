@@ -14,7 +14,7 @@ _UNITS = {"MILLISECOND": 1, "SECOND": 1_000, "MINUTE": 60_000, "HOUR": 3_600_000
 _WORDS = (("day", DAY_MS), ("hour", 3_600_000), ("minute", 60_000), ("second", 1_000))
 _SPAN = {"DAY": (" ", 24), "HOUR": (":", 60), "MINUTE": (":", 60)}
 """By unit of an interval such as `DAY TO SECOND`: what separates it from the next smaller unit, and how many of these it has."""
-_LENGTH = re.compile(r"[+-]?(?:\d+[ :])*\d*\.?\d+", re.ASCII)
+_LENGTH = re.compile(r"[+-]?(?:\d+(?: +|:))*(?:\d+\.?\d*|\.\d+)", re.ASCII)
 """The text of an interval: numbers, of which only the first has a sign and only the last has a fraction."""
 
 
@@ -74,7 +74,7 @@ def _span_ms(text: str, first: str, last: str) -> int:
     total, unit, limit = Decimal(0), first, Decimal("Infinity")
     while unit != last:
         separator, size = _SPAN[unit]
-        part, _, text = text.partition(separator)
+        part, _, text = text.lstrip().partition(separator)
         total, limit = (total + _less_than(limit, part)) * size, Decimal(size)
         unit = {"DAY": "HOUR", "HOUR": "MINUTE", "MINUTE": "SECOND"}[unit]
     return sign * _whole((total + _less_than(limit, text)) * _UNITS[last])

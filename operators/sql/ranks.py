@@ -96,7 +96,7 @@ def _rank_comparison(ranked: Ranked, scope: Scope, tree: Tree) -> tuple[Any, int
     """The comparison of a rank in a condition, and the bound; None if the condition does not read the rank."""
     if not any(_is_rank(ranked, scope, column) for column in tree.find_all(exp.Column)):
         return None
-    sides = (tree.this.unnest(), tree.expression.unnest()) if type(tree) in MIRRORED else ()
+    sides = [tree.this.unnest(), tree.expression.unnest()] if type(tree) in MIRRORED else []
     are_ranks = [isinstance(side, exp.Column) and _is_rank(ranked, scope, side) for side in sides]
     if sum(are_ranks) != 1:  # a condition of another kind, or the rank is a part of an expression, as in `3 >= n + 1`
         raise _no_bound(tree)

@@ -203,7 +203,8 @@ def _create(text: str, tokens: Sequence[Token], words: Sequence[str]) -> Stateme
         raise SqlError.refused(shorten_text(text), f"there is no CREATE {kind}" if kind else "it does not say what to create", way_out)
     name, at = read_name(tokens, at, text)
     columns, at = _read_columns(name, tokens, at, text)
-    at += 2 if words_of(tokens[at : at + 1]) == ["COMMENT"] else 0
+    if words_of(tokens[at : at + 1]) == ["COMMENT"] and [token.token_type for token in tokens[at + 1 : at + 2]] == [TokenType.STRING]:
+        at += 2
     query_tokens = tokens[at + 1 :]
     if words_of(tokens[at : at + 1]) != ["AS"] or words_of(query_tokens[:1]) not in (["SELECT"], ["WITH"], ["("]):
         raise SqlError.refused(shorten_text(text), "the view has no query", f"write CREATE VIEW {name} AS SELECT ...")

@@ -19,9 +19,10 @@ from operators.sql.syntax import word_of
 
 _AFTER_TYPE = ("NOT", "NULL", "COMMENT", "METADATA", "PRIMARY KEY", "PRIMARY", "CONSTRAINT")
 _COLUMN_CLAUSES = re.compile(
+    r"(?!.*\b(NULL|PRIMARY KEY|COMMENT|METADATA) .*\b\1 )"
     "(?:NOT NULL |NULL |(?:CONSTRAINT [^ ]+ )?PRIMARY KEY (?:NOT ENFORCED )?|COMMENT 'text' |METADATA (?:FROM 'text' )?(?:VIRTUAL )?)*"
 )
-"""What can follow the type of a column."""
+"""What can follow the type of a column, each at most once."""
 
 
 @dataclass(frozen=True)
@@ -234,7 +235,8 @@ class _Reader:
     def _expression(self, tokens: Sequence[Token]) -> Tree:
         """The tree of one expression, without clauses after it."""
         query = parse_query(f"SELECT {self._sql([tokens[0], tokens[-1]])}")
-        if len(query.expressions) != 1 or {name for name, value in query.args.items() if value} != {"expressions"}:
+        has_clauses = {name for name, value in query.args.items() if value} != {"expressions"}
+        if len(query.expressions) != 1 or _is_named(query.expressions[0]) or has_clauses:
             way_out = "write an expression over the columns of the table"
             raise SqlError.refused(self._sql(tokens), "it is not one expression", way_out)
         return query.expressions[0]
@@ -255,7 +257,7 @@ class _Reader:
         kinds = ["'text'" if token.token_type == TokenType.STRING else word_of(token) or "name" for token in tokens[end:]]
         if not _COLUMN_CLAUSES.fullmatch("".join(f"{kind} " for kind in kinds)):
             reason = "only NOT NULL, PRIMARY KEY NOT ENFORCED, COMMENT 'text' and METADATA [FROM 'key'] [VIRTUAL] can follow a type"
-            raise SqlError.refused(self._sql(tokens[end:]), reason, "leave it out")
+            raise SqlError.refused(self._sql(tokens[end:]), reason, "write it in one of these forms, or leave it out")
         is_required = "NOT NULL" in " ".join(words[end:]) or self._key == (name,)
         self._columns.append(Column(name, parse_type(self._sql(tokens[1:end])), is_required, comment, metadata=metadata))
 
@@ -274,3 +276,9 @@ _CLAUSES = {
     "DISTRIBUTED": "leave it out: Tidemark divides its tables by itself",
     "LIKE": "write the columns and the options of both tables",
 }
+
+
+def _is_named(tree: Tree) -> bool:
+    """Whether an item of a SELECT list has a name of its own, or is `*`. `parse_query` names a field, as in `r.a`, by the field."""
+    is_field = isinstance(tree.this, exp.Dot) and tree.this.name == tree.alias
+    return isinstance(tree, exp.Star) or (isinstance(tree, exp.Alias) and not is_field)

@@ -193,5 +193,5 @@ def test_backticks_are_no_way_out_if_there_is_no_such_column() -> None:
 
 
 def test_fields_after_a_raw_text_of_a_delta_are_read() -> None:
-    assert DeltaEvictor(r"length(replace(row.k, r'\', 'x')) - last.n", 5).fields_read == (("k",), ("n",))
+    assert DeltaEvictor(r"length(replace(row.k, r'\', last.n || 'x'))", 5).fields_read == (("k",), ("n",))
     assert DeltaEvictor("row.k -- of x\r - last.n", 5).fields_read == (("k",), ("n",))

@@ -731,6 +731,12 @@ def test_a_rank_is_a_column_at_its_position_in_the_select_list(listed: str, rank
     assert rows.items == tuple(Item.of_column(column, name) for column, name in zip(columns, "xyz", strict=True))
 
 
+def test_the_precision_of_an_interval_is_left_out_in_an_expression():
+    rows = relation("SELECT ts + INTERVAL '1 00:00:00.004' DAY TO SECOND(3) AS x, ts - INTERVAL '5' DAY(3) AS y, HOUR(ts) AS z FROM a")
+    assert isinstance(rows, Select)
+    assert [item.sql for item in rows.items] == ["ts + INTERVAL '1 00:00:00.004' DAY TO SECOND", "ts - INTERVAL '5' DAY", "HOUR(ts)"]
+
+
 def test_the_sides_of_a_condition_on_a_rank_can_be_swapped():
     ranked = "SELECT id FROM (SELECT *, RANK() OVER (PARTITION BY k ORDER BY id) AS n FROM a)"
     for condition, swapped, last in [("n <= v", "v >= n", "v"), ("n < 4", "4 > n", 3), ("(n) <= 3", "3 >= (n)", 3)]:
@@ -1209,6 +1215,15 @@ RANKED = "SELECT id, ROW_NUMBER() OVER (PARTITION BY k ORDER BY v) AS n FROM a"
         ("CREATE TABLE t (x INT, y AS x + 1 FROM z)", "x + 1 FROM z is refused: it is not one expression"),
         ("CREATE TABLE t (x JSON)", "the type JSON is refused: Tidemark has no such type"),
         ("CREATE TABLE t (x ROW<y DECIMAL(5, 9)>)", "the type ROW<y DECIMAL(5, 9)> is refused: Tidemark has no such type"),
+        ("CREATE TABLE t (x INT, y AS x z)", "x z is refused: it is not one expression"),
+        ("CREATE TABLE t (x INT, y AS *)", "* is refused: it is not one expression"),
+        ("CREATE TABLE t (x INT COMMENT 'a' COMMENT 'b')", "COMMENT 'a' COMMENT 'b' is refused: only NOT NULL"),
+        ("CREATE TABLE t (x INT NOT NULL NULL)", "NOT NULL NULL is refused: only NOT NULL"),
+        ("CREATE VIEW w COMMENT nothing AS SELECT k FROM a", "the view has no query"),
+        *(
+            (f"CREATE TABLE t (x {kind})", f"the type {kind} is refused: Tidemark has no such type")
+            for kind in ("DECIMAL(MAX)", "DECIMAL(1, 2, 3)", "DECIMAL(1.5)", "MAP<STRING>", "ROW", "ROW<INT, STRING>")
+        ),
         ("CREATE TABLE t (x DECIMAL(39))", "the type DECIMAL(39) is refused: Tidemark has no such type"),
         (
             "CREATE TABLE t (x TIMESTAMP(3), y TIMESTAMP(3), WATERMARK FOR x AS x, WATERMARK FOR y AS y)",
