@@ -40,7 +40,7 @@ UNUSUAL = {
     "nested names that differ in case": {**V1, "fields": [*V1["fields"], {"name": "s", "type": {"type": "array", "items": SAME_NAMES}}]},
 }
 """Schemas that Spark cannot read, or whose values are no rows."""
-V2 = {**V1, "fields": [*V1["fields"][:1], {"name": "v", "type": [{"type": "null"}, "string"]}, V1["fields"][2]]}
+V2 = {**V1, "fields": [*V1["fields"][:1], {"name": "v", "type": ["null", "string"]}, V1["fields"][2]]}
 
 
 def _encoded(schema: dict[str, Any], event: Event, schema_id: int | None = None, **changes: Any) -> bytes:

@@ -166,16 +166,18 @@ def _is_damaged(struct: StructType, schema: str) -> Column:
 
 
 def _may_all_be_null(schema: str) -> bool:
-    """Whether all fields of a record's schema may be null."""
-    return all(may_be_null(f["type"]) for f in json.loads(schema).get("fields", []))
+    """Whether all fields of a record's schema may be null.
 
-
-def may_be_null(kind: Any) -> bool:
-    """Whether a type of an Avro schema may be null.
-
-    >>> may_be_null([{"type": "null"}, "string"]), may_be_null({"type": "string"})
-    (True, False)
+    >>> _may_all_be_null('{"fields": [{"name": "k", "type": [{"type": "null"}, "string"]}]}')
+    True
+    >>> _may_all_be_null('{"fields": [{"name": "k", "type": {"type": "string"}}]}')
+    False
     """
+    return all(_may_be_null(f["type"]) for f in json.loads(schema).get("fields", []))
+
+
+def _may_be_null(kind: Any) -> bool:
+    """Whether a type of an Avro schema may be null."""
     if isinstance(kind, list):
-        return any(may_be_null(one) for one in kind)
-    return may_be_null(kind.get("type")) if isinstance(kind, dict) else kind == "null"
+        return any(_may_be_null(one) for one in kind)
+    return _may_be_null(kind.get("type")) if isinstance(kind, dict) else kind == "null"

@@ -50,16 +50,16 @@ class Quarantine(LedgerWriter):
             The files that are to be read again.
 
         Raises:
-            QuarantineError: a name matches no quarantined file, a file that was deleted before it was read, or a file that would be refused
-                again, because it is empty, changed after its rows were read, or has an unknown format.
+            QuarantineError: a name matches no quarantined file, or a file that would be refused again, because it is empty, changed after
+                its rows were read, or has an unknown format; or the named files were all deleted before they were read.
             LedgerError: the source's log, its quarantine or the ledger has lost commits.
         """
         with self._writing(source):
             selected = [quarantined for quarantined in self._select_files(source, names) if not quarantined.is_retry_requested]
-            for quarantined in selected:
-                if names and quarantined.file.length == MISSING_LENGTH:
-                    raise QuarantineError.deleted(source, unquote(quarantined.file.path))
-            selected = [quarantined for quarantined in selected if quarantined.file.length != MISSING_LENGTH]
+            existing = [quarantined for quarantined in selected if quarantined.file.length != MISSING_LENGTH]
+            if names and selected and not existing:
+                raise QuarantineError.deleted(source, unquote(selected[0].file.path))
+            selected = existing
             known_files = self.ledger.file_records(source, [quarantined.file for quarantined in selected])
             selected = [replace(quarantined, file=of_known_format(known_files.with_fault(quarantined.file))) for quarantined in selected]
             for quarantined in selected:

@@ -118,10 +118,12 @@ class Release:
 
     def _check_bytes(self, selected: Column, paths: Sequence[str]) -> None:
         """Raise if a selected row of a Parquet file contains bytes: its text has them as base64, which would be ingested as the value."""
-        declared_and_added = [*self.contract.struct.fields, *self.writer.lake.schema(self.contract.log).fields]
-        columns = list({f.name: f for f in declared_and_added if isinstance(f.dataType, BinaryType)}.values())
         columnar = [p for p in paths if File(0, p, 0, self.contract.name).suffix == ".parquet"]
-        if not columns or not columnar:
+        if not columnar:
+            return
+        added = self.writer.lake.schema(self.contract.log).fields if self.contract.new_columns == "add" else []
+        columns = list({f.name: f for f in (*self.contract.struct.fields, *added) if isinstance(f.dataType, BinaryType)}.values())
+        if not columns:
             return
         bytes_columns = F.from_json("raw", StructType(columns))
         has_bytes = reduce(Column.__or__, [bytes_columns.getField(f.name).isNotNull() for f in columns])

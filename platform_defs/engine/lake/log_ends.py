@@ -35,8 +35,8 @@ LookAtEnd = Callable[[int], LogEnd | None]
 """Looks at the end of one table's log from a version on; None if that is not possible without reading the log."""
 
 
-def end_on_disk(path: str, version: int) -> LogEnd | None:
-    """The end of a log on a disk; None if the disk has a fault, which a reader of the log then reports.
+def end_on_disk(path: str, version: int) -> LogEnd:
+    """The end of a log on a disk. It is empty if the disk has a fault: the table is then opened again, and that reports the fault.
 
     The state of a file is its inode and its modification time in ns. A new file may have the same inode as a deleted one, or the same
     time, but not both.
@@ -50,7 +50,7 @@ def end_on_disk(path: str, version: int) -> LogEnd | None:
         states = {number: _file_state(log / f"{number:020}.json") for number in (version, version + 1)}
         return LogEnd({number: state for number, state in states.items() if state is not None}, _file_state(log / _CHECKPOINT))
     except OSError:
-        return None
+        return LogEnd({}, None)
 
 
 def end_in_s3(uri: str, options: Mapping[str, str] | None, version: int) -> LogEnd:

@@ -109,7 +109,7 @@ class ReadTables(LakeRoot):
         return self.path(table), *sorted((self.storage_options or {}).items())
 
     def log_end(self, table: str, version: int) -> LogEnd | None:
-        """The end of a table's log from a version on, on a disk or in S3; None for another store, or if the disk has a fault.
+        """The end of a table's log from a version on, on a disk or in S3; None for another store.
 
         Raises:
             LakeError: the store refused, or cannot be reached.

@@ -47,8 +47,7 @@ class ChangelogRetention:
     def plan(self) -> Removal | None:
         """The steps to replace; None if the changelog keeps its steps for ever and no step was replaced before."""
         lake, table = self.workspace.lake, self.asset.changelog
-        replaced_upto = lake.transaction(table, RETENTION)
-        kept_from = None if replaced_upto is None else f"step {replaced_upto}"
+        replaced_upto, kept_from = lake.transaction(table, RETENTION), self._kept_from()
         if self.retention is None:
             return None if replaced_upto is None else Removal(kept_from=kept_from)
         last_old_step = self._last_old_step(self.workspace.ledger.wall_clock() - self.retention)
@@ -70,7 +69,7 @@ class ChangelogRetention:
             return planned
         lake, table, upto = self.workspace.lake, self.asset.changelog, planned.number
         if not self._changes_upto(upto):  # after `plan`
-            return Removal(held_back=f"{self.asset.name} was rebuilt meanwhile")
+            return Removal(kept_from=self._kept_from(), held_back=f"{self.asset.name} was rebuilt meanwhile")
         snapshot = self.workspace.take_snapshot(self.asset.name)
         base = self._rows_after_step(snapshot, upto).persist()
         try:
@@ -81,6 +80,11 @@ class ChangelogRetention:
         finally:
             base.unpersist()
         return replace(planned, rows=planned.rows - rows_kept)
+
+    def _kept_from(self) -> str | None:
+        """The last step that an earlier removal has replaced; None if no step was ever replaced."""
+        replaced_upto = self.workspace.lake.transaction(self.asset.changelog, RETENTION)
+        return None if replaced_upto is None else f"step {replaced_upto}"
 
     def _changes_upto(self, step: int) -> int:
         """The number of changes in the steps up to one; 0 if these steps changed nothing."""

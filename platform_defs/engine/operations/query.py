@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, NoReturn
 
 import pyarrow as pa
@@ -167,11 +168,13 @@ def _require_query(sql: str) -> None:
         tokens = sqlglot.tokenize(sql)
         first = next((token.text for token in tokens if token.text != "("), "")
     except SqlglotError:  # such as a text without its closing quote; DataFusion's error says where it begins
-        tokens, first = [], re.sub(r"^[\s(]*(\w*).*", r"\1", sql, flags=re.DOTALL)
+        tokens, first = [], re.sub(r"^(?:[\s(]|--[^\n]*\n|/\*.*?\*/)*(\w*).*", r"\1", sql, flags=re.DOTALL)
     if first.upper() not in _FIRST_WORDS:
         raise QueryError.no_query(first or sql[:20])
-    if any(token.token_type == TokenType.INTO for token in tokens):
-        raise QueryError.has_into()
+    for before, token in pairwise(tokens):
+        is_name = before.token_type in (TokenType.DOT, TokenType.ALIAS) or before.text == "`"
+        if token.token_type == TokenType.INTO and not is_name:
+            raise QueryError.has_into()
 
 
 def _plain(value: Any) -> Any:

@@ -98,12 +98,12 @@ def as_of(workspace: Workspace, asset: DerivedAsset, time: int) -> DataFrame:
     if not workspace.lake.exists(asset.changelog):
         raise OperatorError(f"{asset.name} has no step yet, so it has no earlier state; advance it first")
     changelog = workspace.spark.read.format("delta").load(workspace.lake.path(asset.changelog))
-    later = F.when(F.col(CHANGED_AT) > F.timestamp_millis(F.lit(time)), F.col(STEP))
-    [later_step, first_step] = changelog.agg(F.min(later), F.min(STEP)).first() or [None, None]
+    is_later = F.col(CHANGED_AT) > F.timestamp_millis(F.lit(time))
+    [later_step] = changelog.where(is_later).agg(F.min(STEP)).first() or [None]
     replaced = workspace.lake.transaction(asset.changelog, RETENTION) or 0
     if later_step is not None and later_step <= replaced:
         raise _no_state(asset, time, f"retention has replaced its steps up to {replaced} by their result")
-    if later_step is not None and later_step == first_step and stored_progress(workspace.lake, asset).generation:
+    if stored_progress(workspace.lake, asset).generation and changelog.where(~is_later).isEmpty() and time < workspace.ledger.wall_clock():
         raise _no_state(asset, time, "it was rebuilt, and its changelog begins after that time")
     changelog_then = changelog if later_step is None else changelog.where(F.col(STEP) < later_step)
     return fold(changelog_then.drop(CHANGED_AT), key=key, order=STEP)

@@ -255,7 +255,7 @@ def test_a_store_that_cannot_create_a_lease_is_not_called_another_process(tmp_pa
         lease_records.lease_records(f"{tmp_path}/file/lease", None).write(None, None)
 
 
-@pytest.mark.parametrize("call", ["start", "is_alive"])
+@pytest.mark.parametrize("call", ["start", "join"])
 def test_a_second_interrupt_does_not_lock_the_process_out(
     tmp_path: Path, wall: WallClock, monkeypatch: pytest.MonkeyPatch, call: str
 ) -> None:

@@ -17,6 +17,7 @@ from pyspark.sql import SparkSession
 from platform_defs.engine.lake import reads
 from platform_defs.engine.lake.commits import commit_options, write_actions
 from platform_defs.engine.lake.errors import LakeError, UnreadableLogError
+from platform_defs.engine.lake.log_ends import LogEnd
 from platform_defs.engine.lake.opened_tables import OpenedTable
 from platform_defs.engine.lake.tables import Lake
 
@@ -105,9 +106,15 @@ def test_a_commit_that_the_disk_cannot_show_does_not_count_as_missing(lake: Lake
     def stat(path: Path, **how: bool) -> os.stat_result:
         return _io_error() if path.name == f"{1:020}.json" else look(path, **how)
 
-    monkeypatch.setattr(Path, "stat", stat)
-    assert lake.log_end("t", 0) is None
-    assert lake.version("t") == 1
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "stat", stat)
+        assert lake.log_end("t", 0) == LogEnd({}, None)
+        assert lake.version("t") == 1
+        shutil.rmtree(Path(lake.path("t")))
+        for value in (3, 4, 5):
+            _write(lake, value)
+        files = cast(Any, lake.delta("t")).file_uris()
+        assert [Path(file).exists() for file in files] == [True] * 3, "none of the deleted table"
 
 
 def test_an_opened_table_is_brought_up_to_date_unless_somebody_reads_it(lake: Lake, opens: list[str]) -> None:

@@ -184,14 +184,17 @@ def test_rows_that_deletion_vectors_delete_are_left_out(monkeypatch: pytest.Monk
         ("SELECT 'it", "^The query failed: .*Unterminated string literal"),
         ("(SELECT /* x", "^The query failed: .*[Uu]n"),
         ("'", '^The SQL begins with "\'"; legal: one query'),
+        ("-- of a comment\nSELECT 'it", "^The query failed: .*Unterminated string literal"),
         ("SELECT k INTO backup FROM total", "^The SQL has INTO, which writes rows; legal: one query, which only reads"),
     ],
 )
 def test_a_text_that_is_not_a_whole_query_is_refused_with_its_reason(tmp_path: Path, sql: str, message: str) -> None:
     lake, empty_ledger = Lake(str(tmp_path / "lake")), cast(Any, None)
     lake.append_small(pa.table({"k": ["a"], "n": [1]}), "total")
+    query = Query(lake.snapshot(), empty_ledger, {}, {"total": TOTAL})
     with pytest.raises(QueryError, match=message):
-        Query(lake.snapshot(), empty_ledger, {}, {"total": TOTAL})(sql, 9)
+        query(sql, 9)
+    assert query("SELECT t.into FROM (SELECT k AS into FROM total) AS t", 9) == ([{"into": "a"}], False), "into can be a name"
 
 
 @pytest.mark.parametrize("damage", [Path.unlink, lambda file: file.write_bytes(b"PAR1 and no more")], ids=["lost", "damaged"])
