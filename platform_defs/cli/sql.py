@@ -63,7 +63,7 @@ def sql(
 
 def _text(file: str) -> str:
     try:
-        return sys.stdin.read() if file == _STDIN else Path(file).read_text("utf-8")
+        return (sys.stdin.read() if file == _STDIN else Path(file).read_text("utf-8")).removeprefix("\ufeff")
     except (OSError, UnicodeDecodeError) as error:
         legal = f"a file of SQL that can be read ({shortened(str(error))}), or - for standard input"
         raise ArgumentError.bad_value("file", file, legal) from None

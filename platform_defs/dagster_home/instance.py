@@ -67,7 +67,7 @@ class InstanceFileError(TidemarkError, ValueError):
 
 
 def prepare(home: str, *, openlineage: bool = False) -> Path:
-    """Create the folder and its `dagster.yaml`; a file that a user has written or changed is kept.
+    """Create the folder and its `dagster.yaml`; a file that a user has written or changed is kept, unless it is empty.
 
     Args:
         home: the folder.
@@ -104,9 +104,10 @@ def prepare(home: str, *, openlineage: bool = False) -> Path:
 
 def _replace(file: Path, content: str) -> None:
     """Write a file as a whole: after a kill, and for a Dagster that reads it now, it has the former content or the new one."""
-    new_file = file.with_name(f".{file.name}.{os.getpid()}.new")
+    target = file.resolve()  # of a link, which stays
+    new_file = target.with_name(f".{file.name}.{os.getpid()}.new")
     new_file.write_text(content, encoding="utf-8")
-    new_file.replace(file)
+    new_file.replace(target)
 
 
 def _is_ours(text: str) -> bool:

@@ -3,7 +3,7 @@
 import hashlib
 from collections.abc import Mapping, Sequence
 from contextlib import AbstractContextManager
-from itertools import takewhile
+from itertools import takewhile, zip_longest
 
 import dagster as dg
 from dagster import DagsterEventType, RunRecord
@@ -46,8 +46,19 @@ def stream_on(lake_root: str, folders: Mapping[str, str]) -> str:
 
 
 def newest_runs(instance: dg.DagsterInstance, engine: Engine) -> Sequence[RunRecord]:
-    """The newest runs of the job on an engine's lake, the newest first; runs that a user has launched are among them."""
-    return instance.get_run_records(dg.RunsFilter(job_name=JOB, tags={TAG: stream_of(engine)}), limit=_MOST_RUNS)
+    """The newest runs of the job on an engine's lake, the newest first; runs that a user has launched are among them.
+
+    A run that was cancelled in Dagster's queue while an earlier run had not ended is left out: it says nothing about that stream.
+    """
+    records = instance.get_run_records(dg.RunsFilter(job_name=JOB, tags={TAG: stream_of(engine)}), limit=_MOST_RUNS)
+    return [record for record, earlier in zip_longest(records, records[1:]) if not _was_redundant(record, earlier)]
+
+
+def _was_redundant(record: RunRecord, earlier: RunRecord | None) -> bool:
+    """Whether a run was cancelled before it began, while an earlier run had not ended."""
+    if earlier is None or record.dagster_run.status != dg.DagsterRunStatus.CANCELED or record.start_time is not None:
+        return False
+    return earlier.end_time is None or earlier.end_time > (record.end_time or record.create_timestamp.timestamp())
 
 
 def since_long_run(records: Sequence[RunRecord], long_s: float) -> Sequence[RunRecord]:

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
-from itertools import pairwise
 from typing import Any, NoReturn
 
 import pyarrow as pa
@@ -163,6 +162,15 @@ class Query:
         return "ingest" if name in self.sources or name == LEDGER else None
 
 
+_BEFORE_NAMES = frozenset(
+    {TokenType.SELECT, TokenType.DISTINCT, TokenType.COMMA, TokenType.L_PAREN, TokenType.FROM, TokenType.JOIN, TokenType.WITH}
+    | {TokenType.DOT, TokenType.ALIAS}
+)
+"""What comes before a column or a table with the name `into`, but not before the clause INTO."""
+_TARGETS = frozenset({TokenType.VAR, TokenType.IDENTIFIER, TokenType.TABLE, TokenType.TEMPORARY})
+"""What comes after the clause INTO."""
+
+
 def _require_query(sql: str) -> None:
     try:
         tokens = sqlglot.tokenize(sql)
@@ -171,8 +179,8 @@ def _require_query(sql: str) -> None:
         tokens, first = [], re.sub(r"^(?:[\s(]|--[^\n]*\n|/\*.*?\*/)*(\w*).*", r"\1", sql, flags=re.DOTALL)
     if first.upper() not in _FIRST_WORDS:
         raise QueryError.no_query(first or sql[:20])
-    for before, token in pairwise(tokens):
-        is_name = before.token_type in (TokenType.DOT, TokenType.ALIAS) or before.text == "`"
+    for before, token, after in zip(tokens, tokens[1:], tokens[2:], strict=False):
+        is_name = before.token_type in _BEFORE_NAMES or before.text == "`" or after.token_type not in _TARGETS
         if token.token_type == TokenType.INTO and not is_name:
             raise QueryError.has_into()
 

@@ -194,7 +194,9 @@ def test_a_text_that_is_not_a_whole_query_is_refused_with_its_reason(tmp_path: P
     query = Query(lake.snapshot(), empty_ledger, {}, {"total": TOTAL})
     with pytest.raises(QueryError, match=message):
         query(sql, 9)
-    assert query("SELECT t.into FROM (SELECT k AS into FROM total) AS t", 9) == ([{"into": "a"}], False), "into can be a name"
+    into = "(SELECT k AS into FROM total) AS t"
+    for names in (f"SELECT t.into FROM {into}", f"SELECT into FROM {into} WHERE into = 'a'", f"SELECT max(into) AS into FROM {into}"):
+        assert query(names, 9) == ([{"into": "a"}], False), "into can be a name"
 
 
 @pytest.mark.parametrize("damage", [Path.unlink, lambda file: file.write_bytes(b"PAR1 and no more")], ids=["lost", "damaged"])

@@ -223,3 +223,9 @@ def test_a_relative_path_starts_from_the_folder_of_the_file(path: str, read: str
 def test_a_file_that_cannot_be_read_is_named(tmp_path: Path):
     with pytest.raises(ArgumentError, match=r"`file` is .*missing\.sql.* legal: a file of SQL"):
         run(tmp_path / "missing.sql")
+
+
+def test_a_file_can_begin_with_a_byte_order_mark(tmp_path: Path):
+    file = tmp_path / "query.sql"
+    file.write_text("SELECT 1", "utf-8-sig")
+    assert cli._text(str(file)) == "SELECT 1"

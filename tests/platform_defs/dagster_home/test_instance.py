@@ -104,6 +104,14 @@ def test_the_file_is_replaced_as_a_whole_and_only_if_it_differs(tmp_path):
     assert [path.name for path in tmp_path.iterdir()] == ["dagster.yaml"]
 
 
+def test_a_link_in_place_of_the_file_stays(tmp_path):
+    (tmp_path / "mounted.yaml").touch()
+    (tmp_path / "dagster.yaml").symlink_to(tmp_path / "mounted.yaml")
+    prepare(str(tmp_path))
+    assert (tmp_path / "dagster.yaml").is_symlink()
+    assert "storage" in (tmp_path / "mounted.yaml").read_text()
+
+
 def test_a_file_that_a_user_has_changed_is_kept(tmp_path):
     file = prepare(str(tmp_path)) / "dagster.yaml"
     changed = file.read_text().replace("telemetry: {enabled: false}", "telemetry: {enabled: true}")

@@ -51,7 +51,7 @@ def test_an_illegal_export_fails_without_a_retry_and_names_the_legal_values(conf
     assert not [e for e in done.all_events if e.event_type_value == "STEP_UP_FOR_RETRY"]
 
 
-def test_an_export_to_a_store_that_cannot_be_reached_is_retried() -> None:
+def test_an_export_to_a_store_that_cannot_be_reached_is_no_failure_without_retries() -> None:
     def export(_: View, folder: str) -> dict[str, Any]:
         raise ExportFolderError.bad_folder(folder, "a folder that can be written to (Connection refused)")
 

@@ -1,8 +1,12 @@
 """The sensor that keeps the job `stream` running, on an instance without a daemon. No test starts Spark."""
 
+import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import dagster as dg
 import pytest
@@ -23,7 +27,16 @@ from platform_defs.engine.ingest.new_records import NewRecords
 from platform_defs.engine.ingest.stream import writer_name
 from platform_defs.orchestration.schedules import nightly
 from platform_defs.orchestration.sensors import ledger_moved, new_input
-from platform_defs.orchestration.stream_runs import STARTS_S, SUPERVISOR, TAG, reason_of_end, run_lock, stream_of
+from platform_defs.orchestration.stream_runs import (
+    STARTS_S,
+    SUPERVISOR,
+    TAG,
+    newest_runs,
+    reason_not_to_stream,
+    reason_of_end,
+    run_lock,
+    stream_of,
+)
 from platform_defs.settings import Settings
 from platform_defs.stream.supervisor import stream_supervisor
 from tests.platform_defs.orchestration.test_retries import _commit, _land
@@ -325,3 +338,24 @@ def test_new_records_start_a_run_at_once(daemon: Daemon, looks: Looks) -> None:
         daemon.end(dg.DagsterEventType.PIPELINE_SUCCESS)
         assert "succeeded, but did not finish the work" in daemon.tick()
     assert daemon.tick(new_input) == "requested"
+
+
+@pytest.mark.parametrize(("cancelled_first", "reason"), [(True, None), (False, "was cancelled; launch the job stream to go on")])
+def test_a_run_that_was_cancelled_in_the_queue_of_a_running_stream_does_not_end_its_supervision(
+    cancelled_first: bool, reason: str | None
+) -> None:
+    engine: Any = SimpleNamespace(lake=SimpleNamespace(root="/lake"), folders={"l": "/landing/l"}, assets={})
+    tags = {TAG: stream_of(engine)}
+
+    @dg.op
+    def stream() -> None: ...
+
+    job = dg.JobDefinition(name="stream", graph_def=dg.GraphDefinition(name="stream", node_defs=[stream]))
+    with dg.DagsterInstance.ephemeral() as instance:
+        running, queued = (instance.create_run_for_job(job, tags=tags) for _ in range(2))
+        ends = [partial(instance.report_run_canceled, queued), partial(instance.report_run_failed, running)]
+        for end in ends if cancelled_first else reversed(ends):
+            end()
+            time.sleep(0.01)
+        found = reason_not_to_stream(engine, newest_runs(instance, engine))
+    assert found is None if reason is None else reason in str(found)
