@@ -15,6 +15,19 @@ LAST_MS = (date.max - _EPOCH.date()).days * DAY_MS + DAY_MS - 1
 """9999-12-31 23:59:59.999 UTC."""
 
 
+def read_day(text: object) -> date | None:
+    """The day of a text of the form YYYY-MM-DD; None for anything else, such as another form of ISO 8601, as 20260301.
+
+    >>> read_day("2026-03-01"), read_day("20260301")
+    (datetime.date(2026, 3, 1), None)
+    """
+    try:
+        day = date.fromisoformat(text)  # pyright: ignore[reportArgumentType]
+    except (TypeError, ValueError):
+        return None
+    return day if str(day) == text else None
+
+
 def day_start(day: date) -> int:
     """The first millisecond of a day."""
     return (day - _EPOCH.date()).days * DAY_MS

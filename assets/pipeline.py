@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from assets.completeness import Completeness, completeness_of
 from assets.contract_checks import ContractError, check_length
 from assets.contracts import DerivedAsset, SourceContract
+from assets.days import read_day
 from assets.names import first_duplicate
 from assets.pipeline_checks import checked_tables, columns_of_tables
 from operators.accounting import ReportsMatches
@@ -216,11 +217,8 @@ class Pipeline:
 
 def _check_day(parameter: str, day: object) -> None:
     legal = f"a day, YYYY-MM-DD, from {EARLIEST_DAY} to {LATEST_DAY}; each day is a partition"
-    try:
-        parsed = date.fromisoformat(day)  # pyright: ignore[reportArgumentType]
-    except (TypeError, ValueError):
-        raise ContractError.bad_value(parameter, day, legal) from None
-    if str(parsed) != day or not EARLIEST_DAY <= parsed <= LATEST_DAY:
+    parsed = read_day(day)
+    if parsed is None or not EARLIEST_DAY <= parsed <= LATEST_DAY:
         raise ContractError.bad_value(parameter, day, legal)
 
 

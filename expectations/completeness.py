@@ -1,7 +1,6 @@
 """An expectation of Great Expectations on the rows of an outer join: the share of rows that have a partner, on each day."""
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from datetime import date
 from functools import cache
 from typing import Any, ClassVar
@@ -18,6 +17,7 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 from pyspark.sql.types import TimestampType
 
+from assets.days import read_day
 from assets.factories.partitions import Days
 from assets.ports import EnginePort
 from operators.columns import RESULT_TIME, quoted_name
@@ -111,10 +111,7 @@ class ExpectRowsToBeJoinedOnEachDay(BatchExpectation):
     @validator("late_rows")
     def _are_numbers_by_day(cls, late_rows: dict[str, int]) -> dict[str, int]:  # noqa: N805  # pydantic makes it a class method
         for day, rows in late_rows.items():
-            is_day = False
-            with suppress(ValueError):
-                is_day = date.fromisoformat(day).isoformat() == day
-            if not is_day or rows < 0:
+            if read_day(day) is None or rows < 0:
                 raise ValueError(f"late_rows={{{day!r}: {rows}}}; legal: numbers of rows by day, such as {{'2026-03-01': 3}}")
         return late_rows
 

@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from assets.days import read_day
 from operators.errors import TidemarkError
 from operators.timing import DAY_MS, duration_ms
 from platform_defs.paths import PathError
@@ -35,11 +36,8 @@ def day(option: str, text: str) -> date:
     Raises:
         ArgumentError: the text is not a day, has another form than YYYY-MM-DD, or no day comes after it.
     """
-    try:
-        parsed = date.fromisoformat(text)
-    except ValueError:
-        parsed = None
-    if parsed is None or str(parsed) != text:  # ISO 8601 has other forms of a day, such as 20260301
+    parsed = read_day(text)
+    if parsed is None:
         raise ArgumentError.bad_value(option, text, "a day, YYYY-MM-DD")
     if parsed.year > 9998:  # the day after a range must be a day too
         raise ArgumentError.bad_value(option, text, "a day up to 9998-12-31")

@@ -2,10 +2,11 @@
 
 from bisect import bisect_left
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from functools import cached_property
 from typing import Literal
 
+from assets.days import read_day
 from platform_defs.simulator.errors import ShopError
 
 Kind = Literal["clean", "late", "duplicate", "malformed", "null_time", "future", "rule_breaking"]
@@ -102,10 +103,8 @@ class Shop:
 
 def _is_day(text: str) -> bool:
     """Whether a text is a day in the form that the ids contain, before the rows of kind `future`. Other forms of ISO 8601 are none."""
-    try:
-        return str(date.fromisoformat(text)) == text and int(text[:4]) < FUTURE_YEAR
-    except (TypeError, ValueError):
-        return False
+    day = read_day(text)
+    return day is not None and day.year < FUTURE_YEAR
 
 
 @dataclass(frozen=True, kw_only=True)
